@@ -8,6 +8,7 @@
 #include <regex>
 
 #include "arguments.h"
+#include "base/to_size.h"
 #include "weft/error.h"
 #include "weft/plan.h"
 
@@ -24,10 +25,10 @@ std::vector<std::byte> elements(const ValueInfo& leaf, const OpShape& shape) {
   for (const std::int64_t size : sizes) n *= size;
   std::vector<std::byte> bytes(row_bytes(leaf.dtype, n), std::byte{0x2c});
   if (leaf.dtype == DType::kI32) {
-    const std::vector<std::int32_t> indices(static_cast<std::size_t>(n), shape.indices.at(leaf.name));
+    const std::vector<std::int32_t> indices(to_size(n), shape.indices.at(leaf.name));
     std::memcpy(bytes.data(), indices.data(), bytes.size());
   } else if (leaf.dtype == DType::kF32) {
-    std::vector<float> values(static_cast<std::size_t>(n));
+    std::vector<float> values(to_size(n));
     std::uint32_t random = 1;
     for (float& value : values) {
       random = random * 1664525u + 1013904223u;

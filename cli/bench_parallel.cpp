@@ -6,6 +6,7 @@
 #include <chrono>
 #include <random>
 
+#include "base/to_size.h"
 #include "bench_single.h"
 #include "weft/error.h"
 
@@ -23,13 +24,13 @@ double per_second(double n, double seconds) { return seconds > 0.0 ? n / seconds
 /// The same random prompts each time, one for each stream.
 std::vector<std::vector<Token>> random_prompts(const ParallelTest& test, int n_vocab) {
   std::mt19937 random(1);
-  std::vector<std::vector<Token>> prompts(static_cast<std::size_t>(test.n_streams));
+  std::vector<std::vector<Token>> prompts(to_size(test.n_streams));
   for (std::vector<Token>& prompt : prompts) {
     if (test.shared && &prompt != &prompts.front()) {
       prompt = prompts.front();
       continue;
     }
-    prompt.resize(static_cast<std::size_t>(test.n_prompt));
+    prompt.resize(to_size(test.n_prompt));
     for (Token& token : prompt) token = static_cast<Token>(random() % static_cast<unsigned>(n_vocab));
   }
   return prompts;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/to_size.h"
 #include "text_format.h"
 #include "weft/error.h"
 
@@ -174,7 +175,7 @@ std::string drawing(const Chart& chart, double& y) {
   if (axis) out += text_at((kLeft + kWidth - kRight) / 2, base + 34, "middle", axis->title);
   for (const Bar& bar : chart.bars) {
     const auto at = [](const std::vector<std::string>& list, const std::string& value) {
-      return static_cast<std::size_t>(std::find(list.begin(), list.end(), value) - list.begin());
+      return to_size(std::find(list.begin(), list.end(), value) - list.begin());
     };
     const std::size_t place = axis ? at(places, value_text(*bar.row, axis->name)) : 0;
     const std::size_t colour = at(series, series_of(bar));

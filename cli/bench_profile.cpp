@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "base/to_size.h"
 #include "bench_report.h"
 #include "weft/error.h"
 
@@ -88,7 +89,7 @@ void write_trace(const std::string& path, std::span<const ProfiledTest* const> t
     for (const Profile::Span& span : p.spans) {
       // Microseconds.
       write({{"ph", "X"},
-             {"name", p.work[static_cast<std::size_t>(span.work)].name},
+             {"name", p.work[to_size(span.work)].name},
              {"pid", i},
              {"tid", span.thread},
              {"ts", 1e6 * span.begin},

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/to_size.h"
 #include "bench_profile.h"
 #include "bench_report.h"
 #include "bench_roofline.h"
@@ -49,9 +50,7 @@ class SingleBench {
   struct Times {
     double ms = 0.0, cpu_ms = 0.0;
   };
-  static Token token(const std::vector<Token>& tokens, int i) {
-    return tokens[static_cast<std::size_t>(i) % tokens.size()];
-  }
+  static Token token(const std::vector<Token>& tokens, int i) { return tokens[to_size(i) % tokens.size()]; }
   void start_at(int depth);
   void decode();
   Times round(const SingleTest& test, const std::function<void()>& on_step);

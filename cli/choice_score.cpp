@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/to_size.h"
 #include "weft/error.h"
 #include "weft/not_numbers.h"
 
@@ -63,8 +64,8 @@ class TaskBatch {
       ChoiceResult result;
       for (std::size_t c = 0; c < placed.task->choices.size(); ++c)
         result.scores.push_back(score(context, placed, c));
-      result.best = static_cast<std::size_t>(std::max_element(result.scores.begin(), result.scores.end()) -
-                                             result.scores.begin());
+      result.best =
+          to_size(std::max_element(result.scores.begin(), result.scores.end()) - result.scores.begin());
       result.right = placed.task->right[result.best];
       on_task(result);
     }
@@ -84,8 +85,7 @@ class TaskBatch {
       const bool from_shared = i == placed.task->n_shared;
       const int item = from_shared ? placed.last_shared
                                    : placed.first_own[c] + static_cast<int>(i - 1 - placed.task->n_shared);
-      const float logit = from_shared ? context.logits(item)[static_cast<std::size_t>(choice.tokens[i])]
-                                      : context.logit(item);
+      const float logit = from_shared ? context.logits(item)[to_size(choice.tokens[i])] : context.logit(item);
       const float log_sum_exp = context.log_sum_exp(item);
       check_numbers(context.model(), {&log_sum_exp, 1});
       sum += static_cast<double>(logit) - log_sum_exp;
@@ -106,7 +106,7 @@ std::vector<ChoiceBatch> choice_batches(const std::vector<TokenizedTask>& tasks,
   std::size_t n_tokens = 0;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const std::size_t more = tasks[i].n_tokens(), texts = tasks[i].choices.size();
-    if (batches.empty() || n_tokens + more > static_cast<std::size_t>(n_batch) ||
+    if (batches.empty() || n_tokens + more > to_size(n_batch) ||
         batches.back().n_texts + texts > kMostTexts) {
       batches.push_back({.begin = i, .end = i});
       n_tokens = 0;

@@ -9,6 +9,7 @@
 #include <random>
 #include <utility>
 
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::cli {
@@ -54,8 +55,8 @@ std::vector<ChoiceTask> read_hellaswag(std::string_view file) {
           fmt::format("line {}: '{}' is not the number of an ending, 0 to 3", begin + 2, lines[begin + 1]));
     ChoiceTask& task = tasks.emplace_back();
     for (std::size_t i = 0; i < kEndings; ++i)
-      task.push_back({.text = fmt::format("{} {}", lines[begin], lines[begin + 2 + i]),
-                      .right = i == static_cast<std::size_t>(right)});
+      task.push_back(
+          {.text = fmt::format("{} {}", lines[begin], lines[begin + 2 + i]), .right = i == to_size(right)});
   }
   return tasks;
 }
@@ -95,7 +96,7 @@ std::vector<ChoiceTask> read_winogrande(std::string_view file) {
     if (right < 1) invalid(fmt::format("line {}: '{}' is neither 1 nor 2", n + 1, cells[4]));
     ChoiceTask& task = tasks.emplace_back();
     for (int i = 0; i < 2; ++i) {
-      const std::string begin = sentence.substr(0, blank) + cells[static_cast<std::size_t>(2 + i)];
+      const std::string begin = sentence.substr(0, blank) + cells[to_size(2 + i)];
       task.push_back(
           {.text = begin + sentence.substr(blank + 1), .right = i + 1 == right, .n_differ = begin.size()});
     }

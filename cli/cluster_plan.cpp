@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <set>
 
+#include "base/to_size.h"
 #include "json_input.h"
 #include "text_format.h"
 #include "weft/error.h"
@@ -127,7 +128,7 @@ Cluster read_cluster(std::string_view json) {
       refuse(fields.where() + ": name is not a string");
     const std::string name = fields.has("name") ? fields.at("name").get<std::string>()
                                                 : fmt::format("node{}", cluster.nodes.size());
-    if (cluster.nodes.size() + static_cast<std::size_t>(count) > kMostNodes)
+    if (cluster.nodes.size() + to_size(count) > kMostNodes)
       refuse(fmt::format("it has more than {} nodes", kMostNodes));
     for (int i = 0; i < count; ++i) {
       node.name = count > 1 ? fmt::format("{}.{}", name, i) : name;
@@ -155,13 +156,12 @@ Json to_json(const std::vector<ClusterWay>& ways, const Cluster& cluster) {
       entry["token_bytes"] = way.token_bytes;
       entry["groups"] = Json::array();
       for (const ClusterWay::Group& group : way.groups)
-        entry["groups"].push_back(
-            {{"first_node", cluster.nodes[static_cast<std::size_t>(group.first_node)].name},
-             {"nodes", group.n_nodes},
-             {"first_layer", group.first_layer},
-             {"layers", group.n_layers},
-             {"memory_bytes", group.memory_bytes},
-             {"token_seconds", group.token_seconds}});
+        entry["groups"].push_back({{"first_node", cluster.nodes[to_size(group.first_node)].name},
+                                   {"nodes", group.n_nodes},
+                                   {"first_layer", group.first_layer},
+                                   {"layers", group.n_layers},
+                                   {"memory_bytes", group.memory_bytes},
+                                   {"token_seconds", group.token_seconds}});
     }
     json["ways"].push_back(std::move(entry));
   }

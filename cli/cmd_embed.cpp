@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "base/to_size.h"
 #include "command.h"
 #include "interrupt.h"
 #include "json_output.h"
@@ -45,21 +46,20 @@ Embedded embed(Embedder& embedder, const EmbedOptions& options, const std::vecto
                const InterruptGuard& interrupt) {
   const Tokenizer& tokenizer = embedder.model().tokenizer();
   const Pooling pooling = options.pooling.value_or(embedder.model().info().pooling);
-  const auto n_columns = static_cast<std::size_t>(embedder.dimensions());
-  const std::size_t n_kept =
-      options.n_dimensions == 0 ? n_columns : static_cast<std::size_t>(options.n_dimensions);
+  const auto n_columns = to_size(embedder.dimensions());
+  const std::size_t n_kept = options.n_dimensions == 0 ? n_columns : to_size(options.n_dimensions);
   Embedded result;
   const auto start = std::chrono::steady_clock::now();
-  for (std::size_t begin = 0; begin < texts.size(); begin += static_cast<std::size_t>(options.n_batch)) {
+  for (std::size_t begin = 0; begin < texts.size(); begin += to_size(options.n_batch)) {
     if (interrupt.requested()) throw Error(ErrorCode::kCancelled, "interrupted");
-    const std::size_t end = std::min(texts.size(), begin + static_cast<std::size_t>(options.n_batch));
+    const std::size_t end = std::min(texts.size(), begin + to_size(options.n_batch));
     std::vector<std::vector<Token>> tokens;
     std::vector<TextTokens> batch;
     for (std::size_t i = begin; i < end; ++i) {
       tokens.push_back(tokens_of_text(tokenizer, texts[i]));
       if (options.truncate)
         tokens.back() = cut_tokens(tokenizer, std::move(tokens.back()), embedder.max_tokens());
-      if (tokens.back().size() > static_cast<std::size_t>(embedder.max_tokens()))
+      if (tokens.back().size() > to_size(embedder.max_tokens()))
         throw Error(ErrorCode::kInvalidArgument, fmt::format("input {} (counting from 0) has {} tokens, but "
                                                              "the limit is {}; shorten it, or use --truncate",
                                                              i, tokens.back().size(), embedder.max_tokens()));
@@ -120,8 +120,7 @@ int run(const EmbedOptions& options) {
                                  options.n_dimensions, embedder.dimensions()));
   const Embedded embedded = embed(embedder, options, texts, interrupt);
   const bool tokens_apart = options.pooling.value_or(loaded.model->info().pooling) == Pooling::kNone;
-  const auto n_columns =
-      static_cast<std::size_t>(options.n_dimensions == 0 ? embedder.dimensions() : options.n_dimensions);
+  const auto n_columns = to_size(options.n_dimensions == 0 ? embedder.dimensions() : options.n_dimensions);
   if (options.json) {
     print(to_text(to_json(embedded, n_columns, tokens_apart, loaded.model->info())));
   } else {

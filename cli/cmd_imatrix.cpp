@@ -11,6 +11,7 @@
 
 #include "arguments.h"
 #include "base/counted.h"
+#include "base/to_size.h"
 #include "command.h"
 #include "importance_statistics.h"
 #include "interrupt.h"
@@ -75,8 +76,7 @@ void read_chunks(Context& context, const ChunkedText& text, int begin, int end, 
   context.cache().clear();
   for (int c = begin; c < end; ++c)
     for (int i = 0; i < text.n_ctx; ++i) {
-      const Token token = text.tokens[static_cast<std::size_t>(c) * static_cast<std::size_t>(text.n_ctx) +
-                                      static_cast<std::size_t>(i)];
+      const Token token = text.tokens[to_size(c) * to_size(text.n_ctx) + to_size(i)];
       // The last layer computes the rows that something is wanted of.
       batch.add(i == 0 && text.bos != kNoToken ? text.bos : token, c - begin,
                 {.logits = want_logits,
@@ -161,7 +161,7 @@ int run(const ImatrixOptions& options) {
   std::size_t n_matrices = 0, n_never_read = 0;
   for (const ColumnSums& of : importance.tensors) {
     n_matrices += of.counts.size();
-    n_never_read += static_cast<std::size_t>(std::count(of.counts.begin(), of.counts.end(), 0.0));
+    n_never_read += to_size(std::count(of.counts.begin(), of.counts.end(), 0.0));
   }
   const double speed = static_cast<double>(collected.n_tokens) / std::max(collected.seconds, 1e-9);
   if (options.json) {

@@ -12,6 +12,7 @@
 
 #include "arguments.h"
 #include "base/counted.h"
+#include "base/to_size.h"
 #include "choice_score.h"
 #include "command.h"
 #include "interrupt.h"
@@ -59,7 +60,7 @@ void compare(std::span<const float> base, const ScoredRow& row, double log_sum_e
   const auto best = [](std::span<const float> numbers) {
     return std::max_element(numbers.begin(), numbers.end()) - numbers.begin();
   };
-  const double base_log = base[static_cast<std::size_t>(row.next)];
+  const double base_log = base[to_size(row.next)];
   to.base_losses.push_back(-base_log);
   to.divergences.push_back(divergence(base, row.logits, log_sum_exp));
   to.differences.push_back(std::exp(row.log_probability) - std::exp(base_log));
@@ -145,7 +146,7 @@ ChunkedText text_for(const PerplexityOptions& options, const Model& model,
                    {base->tokens().begin(), base->tokens().end()},
                    tokenizer.adds_bos() ? tokenizer.bos() : kNoToken};
   if (options.n_chunks > 0 && options.n_chunks < text.n_chunks())
-    text.tokens.resize(static_cast<std::size_t>(options.n_chunks) * header.n_ctx);
+    text.tokens.resize(to_size(options.n_chunks) * header.n_ctx);
   return text;
 }
 
@@ -181,7 +182,7 @@ std::optional<Task> task_of(const PerplexityOptions& options) {
 int run_tasks(const PerplexityOptions& options, const Task& task) {
   const InterruptGuard interrupt;
   const std::vector<ChoiceTask> texts =
-      read_choice_tasks(task.kind, read_text(options.file), static_cast<std::size_t>(task.n_wanted));
+      read_choice_tasks(task.kind, read_text(options.file), to_size(task.n_wanted));
   const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
   refuse_encoder(*loaded.model);
   std::vector<TokenizedTask> tasks;
@@ -259,7 +260,7 @@ int run(const PerplexityOptions& options) {
                                    text.n_chunks()},
                    text.tokens);
   Measured measured{.n_chunks = text.n_chunks()};
-  std::vector<float> base_row(base ? static_cast<std::size_t>(base->header().n_vocab) : 0);
+  std::vector<float> base_row(base ? to_size(base->header().n_vocab) : 0);
   Progress progress(options.talk, "reading");
   const auto start = std::chrono::steady_clock::now();
   const auto n_rows = static_cast<double>(text.n_chunks()) * text.n_scored();
@@ -268,8 +269,7 @@ int run(const PerplexityOptions& options) {
     if (writer) writer->add(row.logits);
     if (base) {
       base->next(base_row);
-      const double log_sum_exp =
-          static_cast<double>(row.logits[static_cast<std::size_t>(row.next)]) - row.log_probability;
+      const double log_sum_exp = static_cast<double>(row.logits[to_size(row.next)]) - row.log_probability;
       compare(base_row, row, log_sum_exp, measured);
     }
     progress.update(static_cast<double>(measured.losses.size()) / n_rows);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "base/to_size.h"
 #include "command.h"
 #include "interrupt.h"
 #include "json_output.h"
@@ -35,7 +36,7 @@ Json to_json(const std::vector<std::string>& documents, const std::vector<Ranked
   for (const Ranked& one : ranked)
     results.push_back({{"index", one.index},
                        {"relevance_score", one.score},
-                       {"document", {{"text", documents[static_cast<std::size_t>(one.index)]}}}});
+                       {"document", {{"text", documents[to_size(one.index)]}}}});
   return {{"object", "list"},
           {"results", std::move(results)},
           {"model", info.name},
@@ -51,15 +52,14 @@ int run(const RerankOptions& options) {
                                    .adapters = usual_adapters(options.model.adapters)});
   const RankedTexts result = rank(embedder, options.query, documents);
   std::vector<Ranked> ranked = result.ranked;
-  if (options.n_best > 0) ranked.resize(std::min(ranked.size(), static_cast<std::size_t>(options.n_best)));
+  if (options.n_best > 0) ranked.resize(std::min(ranked.size(), to_size(options.n_best)));
   if (options.json) {
     print(to_text(to_json(documents, ranked, result.n_tokens, loaded.model->info())));
     return kExitOk;
   }
   std::string out;
   for (const Ranked& one : ranked)
-    out += fmt::format("{:.6f}  {:>4}  {}\n", one.score, one.index,
-                       one_line(documents[static_cast<std::size_t>(one.index)]));
+    out += fmt::format("{:.6f}  {:>4}  {}\n", one.score, one.index, one_line(documents[to_size(one.index)]));
   print(out);
   return kExitOk;
 }

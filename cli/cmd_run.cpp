@@ -18,6 +18,7 @@
 #include "arguments.h"
 #include "base/atomic_file.h"
 #include "base/counted.h"
+#include "base/to_size.h"
 #include "command.h"
 #include "completer.h"
 #include "constraint_options.h"
@@ -73,9 +74,8 @@ std::vector<Token> parse_tokens(const std::string& argument, int n_vocab) {
     Token id = 0;
     const auto [rest, error] = std::from_chars(at, end, id);
     if (error != std::errc{}) {
-      throw UsageError(
-          fmt::format("--tokens: '{}' is not a token id",
-                      std::string_view(at, std::min<std::size_t>(12, static_cast<std::size_t>(end - at)))));
+      throw UsageError(fmt::format("--tokens: '{}' is not a token id",
+                                   std::string_view(at, std::min<std::size_t>(12, to_size(end - at)))));
     }
     if (id < 0 || id >= n_vocab) {
       throw UsageError(fmt::format("--tokens: {} is outside the vocabulary of {} tokens", id, n_vocab));
@@ -209,7 +209,7 @@ int write_logits(const RunOptions& options, const LoadedModel& loaded, const std
   for (int begin = 0; begin < n_tokens; begin += piece) {
     const int n = std::min(piece, n_tokens - begin);
     batch.clear();
-    for (int i = 0; i < n; ++i) batch.add(tokens[static_cast<std::size_t>(begin + i)], 0, {.logits = true});
+    for (int i = 0; i < n; ++i) batch.add(tokens[to_size(begin + i)], 0, {.logits = true});
     const DecodeStatus status = context.decode(batch);
     if (status == DecodeStatus::kCancelled || interrupt.requested()) {
       throw Error(ErrorCode::kCancelled, "interrupted");
@@ -326,8 +326,7 @@ int run(const RunOptions& options) {
   batcher.n_step_tokens = options.n_chunk;
   Completer completer(context, batcher);
   interrupt.watch(context);
-  if (!loaded.model->info().reads_source &&
-      prompt.size() > static_cast<std::size_t>(context.cache().cells_total()))
+  if (!loaded.model->info().reads_source && prompt.size() > to_size(context.cache().cells_total()))
     throw Error(
         ErrorCode::kInvalidArgument,
         fmt::format("the prompt has {} and the context has room for {}: give a larger one with -c, or a "

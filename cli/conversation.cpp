@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/to_size.h"
 #include "constraint_options.h"
 #include "weft/error.h"
 
@@ -96,7 +97,7 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
   const bool reads_source = completer_.model().info().reads_source;
   // Leaves room for the response.
   const int n_cells = completer_.context().cache().cells_total();
-  const auto limit = static_cast<std::size_t>(n_cells - std::min(256, n_cells / 4));
+  const auto limit = to_size(n_cells - std::min(256, n_cells / 4));
   // An encoder input contains only the last question, so dropping older ones does not shorten it.
   while (!reads_source && rendered.tokens.size() > limit) {
     const std::size_t n_before = messages_.size();

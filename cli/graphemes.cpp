@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
+
 namespace weft::cli {
 namespace {
 
@@ -19,7 +21,7 @@ CodePoint first_of(std::string_view text) {
   const utf8proc_ssize_t n = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
                                               static_cast<utf8proc_ssize_t>(text.size()), &point.value);
   if (n <= 0) return {};
-  point.n_bytes = static_cast<std::size_t>(n);
+  point.n_bytes = to_size(n);
   return point;
 }
 

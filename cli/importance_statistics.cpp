@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/to_size.h"
 #include "text_format.h"
 
 namespace weft::cli {
@@ -50,7 +51,7 @@ ImportanceStatistics statistics_of(const ColumnSums& of, const std::vector<doubl
   const auto n = static_cast<double>(means.size());
   ImportanceStatistics s{.tensor = of.tensor, .n_columns = means.size()};
   for (const double rows : of.counts) s.rows += rows;
-  s.n_never_read = static_cast<std::size_t>(std::count(of.counts.begin(), of.counts.end(), 0.0));
+  s.n_never_read = to_size(std::count(of.counts.begin(), of.counts.end(), 0.0));
   if (means.empty()) return s;
   s.sum = std::accumulate(means.begin(), means.end(), 0.0);
   s.mean = s.sum / n;

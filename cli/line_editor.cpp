@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/to_size.h"
 #include "edit_buffer.h"
 #include "graphemes.h"
 #include "line_history.h"
@@ -337,7 +338,7 @@ class LineEditor::Terminal {
     errno = 0;
     input_.resize(kMost);
     const ssize_t n = ::read(STDIN_FILENO, input_.data(), input_.size());
-    input_.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+    input_.resize(n > 0 ? to_size(n) : 0);
     next_ = 0;
     return n > 0 ? std::optional(input_[next_++]) : std::nullopt;
   }

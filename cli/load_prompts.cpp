@@ -4,6 +4,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "base/to_size.h"
+
 namespace weft::cli {
 namespace {
 
@@ -45,7 +47,7 @@ std::size_t LoadRandom::below(std::size_t bound) {
 
 int LoadRandom::draw(const Lengths& lengths) {
   if (!lengths.choices.empty()) return lengths.choices[below(lengths.choices.size())];
-  return lengths.least + static_cast<int>(below(static_cast<std::size_t>(lengths.most - lengths.least) + 1));
+  return lengths.least + static_cast<int>(below(to_size(lengths.most - lengths.least) + 1));
 }
 
 double LoadRandom::interval(double rate) { return -std::log1p(-uniform()) / rate; }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::cli {
@@ -19,9 +20,7 @@ constexpr std::size_t kWordsBefore = 4;  // Two floats.
 constexpr float kRange = 16.0f;
 constexpr float kTopCode = 65535.0f;
 
-std::size_t words_of(std::int32_t n_vocab) {
-  return kWordsBefore + (static_cast<std::size_t>(n_vocab) + 1) / 2 * 2;
-}
+std::size_t words_of(std::int32_t n_vocab) { return kWordsBefore + (to_size(n_vocab) + 1) / 2 * 2; }
 
 }  // namespace
 
@@ -91,7 +90,7 @@ LogitFileReader::LogitFileReader(const std::filesystem::path& path)
                                                                       sizeof row_[0];
   if (ignored || !possible || bytes < kHeaderBytes + n_chunks * of_chunk)
     throw Error(ErrorCode::kInvalidFile, path.string() + ": invalid sizes, or a truncated file");
-  tokens_.resize(std::size_t{header_.n_ctx} * static_cast<std::size_t>(header_.n_chunks));
+  tokens_.resize(std::size_t{header_.n_ctx} * to_size(header_.n_chunks));
   read(tokens_.data(), tokens_.size() * sizeof(Token));
   for (const Token token : tokens_)
     if (token < 0 || token >= header_.n_vocab)

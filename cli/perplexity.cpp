@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/counted.h"
+#include "base/to_size.h"
 #include "command.h"
 #include "weft/error.h"
 #include "weft/not_numbers.h"
@@ -15,8 +16,7 @@ ChunkedText cut_text(const Tokenizer& tokenizer, const std::string& text, const 
   const int n_ctx = choice.n_ctx;
   ChunkedText result{n_ctx, tokenizer.encode(text, {.parse_special = choice.parse_special}),
                      tokenizer.adds_bos() ? tokenizer.bos() : kNoToken};
-  const std::size_t skipped =
-      std::min(static_cast<std::size_t>(choice.skip) * static_cast<std::size_t>(n_ctx), result.tokens.size());
+  const std::size_t skipped = std::min(to_size(choice.skip) * to_size(n_ctx), result.tokens.size());
   result.tokens.erase(result.tokens.begin(), result.tokens.begin() + static_cast<std::ptrdiff_t>(skipped));
   if (result.n_chunks() < (choice.most == 1 ? 1 : 2))
     throw UsageError(
@@ -24,7 +24,7 @@ ChunkedText cut_text(const Tokenizer& tokenizer, const std::string& text, const 
                     base::counted(result.tokens.size(), "token"), 2 * n_ctx, n_ctx));
   int n_chunks = result.n_chunks();
   if (choice.most > 0) n_chunks = std::min(n_chunks, choice.most);
-  result.tokens.resize(static_cast<std::size_t>(n_chunks) * static_cast<std::size_t>(n_ctx));
+  result.tokens.resize(to_size(n_chunks) * to_size(n_ctx));
   return result;
 }
 
@@ -53,7 +53,7 @@ void score_chunks(Context& context, const ChunkedText& text, bool want_logits,
       for (int i = 0; i + 1 < text.n_ctx; ++i) {  // Nothing is predicted from the last one.
         const bool scored = i >= first;
         const int item = batch.size();
-        const Token token = text.tokens[static_cast<std::size_t>(c * text.n_ctx + i)];
+        const Token token = text.tokens[to_size(c * text.n_ctx + i)];
         ItemOptions options;
         if (scored)
           options = {.logits = true,

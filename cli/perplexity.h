@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/to_size.h"
 #include "interrupt.h"
 #include "weft/context.h"
 
@@ -23,7 +24,7 @@ struct ChunkedText {
   int n_chunks() const { return static_cast<int>(tokens.size()) / n_ctx; }
   int n_scored() const { return n_ctx - 1 - n_ctx / 2; }  ///< Of a chunk.
   /// Chunk c's token that row i < n_scored() predicts.
-  Token next(int c, int i) const { return tokens[static_cast<std::size_t>(c * n_ctx + n_ctx / 2 + i + 1)]; }
+  Token next(int c, int i) const { return tokens[to_size(c * n_ctx + n_ctx / 2 + i + 1)]; }
 };
 struct ChunkChoice {
   int n_ctx = 512;

@@ -11,6 +11,7 @@
 #include "base/atomic_file.h"
 #include "base/counted.h"
 #include "base/read_file.h"
+#include "base/to_size.h"
 #include "weft/batcher.h"
 #include "weft/error.h"
 #include "weft/prefix_state.h"
@@ -66,7 +67,7 @@ bool restore_prompt(const PromptCacheOptions& options, Completer& completer, std
 void save_prompt(const PromptCacheOptions& options, Completer& completer, std::span<const Token> tokens) {
   const SavedPrefix saved = completer.batcher().save_prefix(tokens);
   // The prefix cache does not hold sequences after a context shift.
-  if (static_cast<std::size_t>(saved.n_tokens) + 1 < tokens.size() || saved.n_tokens == 0) return;
+  if (to_size(saved.n_tokens) + 1 < tokens.size() || saved.n_tokens == 0) return;
   base::AtomicFile file(options.file);
   file.write(saved.state);
   file.commit();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
 #include "graphemes.h"
 
 namespace weft::cli {
@@ -66,7 +67,7 @@ void for_each_cluster(std::string_view text, std::size_t from, F f) {
 
 std::size_t ScreenLines::row_of(std::size_t byte) const {
   const auto after = std::upper_bound(starts_.begin(), starts_.end(), byte);
-  return static_cast<std::size_t>(after - starts_.begin()) - 1;
+  return to_size(after - starts_.begin()) - 1;
 }
 
 // A cursor at a row's end moves to the next row only if a cluster follows.
@@ -77,7 +78,7 @@ void ScreenLines::lay_out(std::string_view text, std::size_t cursor, int prompt_
   limit_ = limit;
   const auto changed = std::ranges::mismatch(text, text_).in1 - text.begin();
   // A cluster that changes may be the last one of the row before.
-  while (starts_.size() > 1 && starts_.back() >= static_cast<std::size_t>(changed)) starts_.pop_back();
+  while (starts_.size() > 1 && starts_.back() >= to_size(changed)) starts_.pop_back();
   if (starts_.size() > 1) starts_.pop_back();
   if (starts_.empty()) starts_.push_back(0);
   text_ = text;
@@ -100,7 +101,7 @@ void ScreenLines::lay_out(std::string_view text, std::size_t cursor, int prompt_
 std::string ScreenLines::draw(const Prompt& prompt, std::string_view text, std::size_t cursor, int n_columns,
                               int n_rows) {
   // The last column stays free: after a character there, terminals disagree about the cursor.
-  const auto n_on_screen = static_cast<std::size_t>(std::max(n_rows, 1));
+  const auto n_on_screen = to_size(std::max(n_rows, 1));
   lay_out(text, cursor, prompt.n_columns, std::max(n_columns - 1, 2), n_on_screen);
   const std::size_t cursor_row = row_of(cursor);
   const std::size_t n_shown = std::min(starts_.size(), n_on_screen);
@@ -137,9 +138,9 @@ std::string ScreenLines::leave() {
 void ScreenLines::resize(int n_columns) {
   std::size_t n_rows = 0;
   for (std::size_t i = 0; i < drawn_.cursor_row; ++i)
-    n_rows += static_cast<std::size_t>(std::max(drawn_.widths[i] - 1, 0) / std::max(n_columns, 1)) + 1;
+    n_rows += to_size(std::max(drawn_.widths[i] - 1, 0) / std::max(n_columns, 1)) + 1;
   // The cursor's own row may be broken before the cursor.
-  drawn_.cursor_row = n_rows + static_cast<std::size_t>(drawn_.cursor_column / std::max(n_columns, 1));
+  drawn_.cursor_row = n_rows + to_size(drawn_.cursor_column / std::max(n_columns, 1));
 }
 
 }  // namespace weft::cli

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
+
 namespace weft::cli {
 std::size_t text_width(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+  return to_size(std::count_if(text.begin(), text.end(),
+                               [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
 std::string bytes_text(std::uint64_t bytes) {

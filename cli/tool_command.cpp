@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/descriptor.h"
+#include "base/to_size.h"
 #include "json_output.h"
 #include "weft/error.h"
 
@@ -30,7 +31,7 @@ void write_all(int fd, std::string_view text) {
     const ssize_t n = ::write(fd, text.data(), text.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) fail("its input cannot be written");
-    text.remove_prefix(static_cast<std::size_t>(n));
+    text.remove_prefix(to_size(n));
   }
   ::lseek(fd, 0, SEEK_SET);
 }
@@ -71,9 +72,9 @@ ToolResult run_tool(const std::string& command, const std::string& input) {
     const ssize_t n = ::read(out.get(), block, sizeof block);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
-    const std::size_t taken = std::min(static_cast<std::size_t>(n), kMaxToolOutput - result.output.size());
+    const std::size_t taken = std::min(to_size(n), kMaxToolOutput - result.output.size());
     result.output.append(block, taken);
-    result.was_cut = result.was_cut || taken < static_cast<std::size_t>(n);
+    result.was_cut = result.was_cut || taken < to_size(n);
   }
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {

@@ -20,6 +20,7 @@
 #include "base/atomic_file.h"
 #include "base/descriptor.h"
 #include "base/hash.h"
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::fetch {
@@ -102,7 +103,7 @@ class PartFile final : public Sink {
     size_ = size;
     // A server may report any size up to the largest number, so nothing is added to it.
     part_bytes_ = std::max(kPartBytes, parts_of(size, kMostParts));
-    done_.resize(static_cast<std::size_t>(parts_of(size_, part_bytes_)));
+    done_.resize(to_size(parts_of(size_, part_bytes_)));
     if (identity.empty() || !load()) {
       end_ = End::kRemove;
       std::error_code ignored;
@@ -127,7 +128,7 @@ class PartFile final : public Sink {
           ::pwrite(file_.get(), data + at, n - at, static_cast<off_t>(offset) + static_cast<off_t>(at));
       if (written < 0 && errno == EINTR) continue;
       if (written <= 0) io_error("cannot write", path());
-      at += static_cast<std::size_t>(written);
+      at += to_size(written);
     }
     n_written_ += static_cast<std::int64_t>(n);
   }
@@ -253,7 +254,7 @@ std::string sha256_of(const std::filesystem::path& path, const OnProgress& on_pr
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) io_error("cannot read", path);
     if (n == 0) break;
-    EVP_DigestUpdate(context.get(), buffer.data(), static_cast<std::size_t>(n));
+    EVP_DigestUpdate(context.get(), buffer.data(), to_size(n));
     n_read += n;
     if (!on_progress(Stage::kChecking, n_read, size)) throw Error(ErrorCode::kCancelled, "interrupted");
   }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "address.h"
+#include "base/to_size.h"
 #include "split_name.h"
 #include "weft/error.h"
 
@@ -238,11 +239,11 @@ RemoteModel choose(std::vector<RemoteFile> files, const ModelName& name) {
 
   RemoteModel result;
   const SplitName first = split_of(chosen->path);
-  std::vector<const RemoteFile*> parts(static_cast<std::size_t>(first.n_parts), nullptr);
+  std::vector<const RemoteFile*> parts(to_size(first.n_parts), nullptr);
   for (const RemoteFile& file : models) {
     const SplitName split = split_of(file.path);
     if (split.stem != first.stem || split.n_parts != first.n_parts) continue;
-    const RemoteFile*& part = parts[static_cast<std::size_t>(split.part)];
+    const RemoteFile*& part = parts[to_size(split.part)];
     if (part == nullptr) part = &file;
   }
   for (const RemoteFile* const part : parts) {

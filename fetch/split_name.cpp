@@ -6,6 +6,8 @@
 #include <charconv>
 #include <optional>
 
+#include "base/to_size.h"
+
 namespace weft::fetch {
 namespace {
 
@@ -35,10 +37,9 @@ SplitName split_of(std::string_view path) {
 
 std::vector<std::string> all_parts(const std::string& path) {
   const int n_parts = split_of(path).n_parts;
-  std::vector<std::string> paths(static_cast<std::size_t>(n_parts), path);
+  std::vector<std::string> paths(to_size(n_parts), path);
   for (int part = 0; n_parts > 1 && part < n_parts; ++part)
-    paths[static_cast<std::size_t>(part)].replace(path.size() - kTail.size() + kPart, kDigits,
-                                                  fmt::format("{:05}", part + 1));
+    paths[to_size(part)].replace(path.size() - kTail.size() + kPart, kDigits, fmt::format("{:05}", part + 1));
   return paths;
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/to_size.h"
+
 namespace weft::server {
 namespace {
 
@@ -36,7 +38,7 @@ std::vector<AdapterUse> read_adapters(const Json& list, const std::string& path,
       throw bad_request(fields.path_of("id"), fmt::format("'{}' is missing", fields.path_of("id")));
     fields.done();
     // Refused here: as a default scale it would fail each request that names no adapters.
-    const double factor = factor_of(model.adapters()[static_cast<std::size_t>(use.adapter)]);
+    const double factor = factor_of(model.adapters()[to_size(use.adapter)]);
     if (std::abs(use.scale * factor) > kMostScale)
       throw bad_request(fields.path_of("scale"),
                         fmt::format("'{}' must be at most {:g} times the adapter's own scale, {:g}",
@@ -46,7 +48,7 @@ std::vector<AdapterUse> read_adapters(const Json& list, const std::string& path,
       throw bad_request(at, fmt::format("'{}': adapter {} is given twice", at, use.adapter));
     if (use.scale != 0.0f) uses.push_back(use);
   }
-  if (uses.size() > static_cast<std::size_t>(Context::kMaxAdapters))
+  if (uses.size() > to_size(Context::kMaxAdapters))
     throw bad_request(
         path, fmt::format("'{}': a request may use at most {} adapters", path, Context::kMaxAdapters));
   return uses;

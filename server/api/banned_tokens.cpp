@@ -8,6 +8,7 @@
 
 #include "api/error.h"
 #include "api/generation.h"
+#include "base/to_size.h"
 
 namespace weft::server {
 namespace {
@@ -21,7 +22,7 @@ struct Bans {
 };
 
 bool has(std::span<const std::uint32_t> mask, Token token) {
-  return (mask[static_cast<std::size_t>(token) / kBits] >> static_cast<std::size_t>(token) % kBits & 1U) != 0;
+  return (mask[to_size(token) / kBits] >> to_size(token) % kBits & 1U) != 0;
 }
 
 class BanningConstraint final : public TokenConstraint {
@@ -47,7 +48,7 @@ class BanningConstraint final : public TokenConstraint {
       std::ranges::fill(allowed, ~std::uint32_t{0});
     for (std::size_t i = 0; i < allowed.size(); ++i) allowed[i] &= ~bans_->always[i];
     for (const std::vector<Token>& word : bans_->words) {
-      const auto last = static_cast<std::size_t>(word.back());
+      const auto last = to_size(word.back());
       if (ends(draft, word)) allowed[last / kBits] &= ~(std::uint32_t{1} << last % kBits);
     }
     if (std::ranges::all_of(allowed, [](std::uint32_t bits) { return bits == 0; }))
@@ -96,11 +97,11 @@ void ban_tokens(RequestParams& params, std::vector<std::vector<Token>> words, in
   // Ends that min_tokens holds back are drawn earlier if no other token is left.
   const bool is_limited = params.constraint != nullptr || params.n_min > 0;
   if (words.empty() && !(bans_always && is_limited)) return;
-  const std::size_t n = static_cast<std::size_t>(n_vocab);
+  const std::size_t n = to_size(n_vocab);
   Bans bans{.words = std::move(words), .always = std::vector<std::uint32_t>((n + kBits - 1) / kBits)};
   const auto ban = [&](std::size_t id) { bans.always[id / kBits] |= std::uint32_t{1} << id % kBits; };
   for (const auto& bias : params.sampler.logit_bias)
-    if (is_ban(bias)) ban(static_cast<std::size_t>(bias.first));
+    if (is_ban(bias)) ban(to_size(bias.first));
   for (std::size_t id = n; id < bans.always.size() * kBits; ++id) ban(id);
   for (const std::vector<Token>& word : bans.words) bans.n_before = std::max(bans.n_before, word.size() - 1);
   if (!fault) fault = std::make_shared<GrammarFault>();

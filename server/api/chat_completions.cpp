@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/chat_order.h"
+#include "base/to_size.h"
 
 namespace weft::server {
 namespace {
@@ -28,7 +29,7 @@ class ChatWriter : public AnswerWriter {
              int n_prompt)
       : style_(std::move(style)),
         model_(std::move(model)),
-        answers_(static_cast<std::size_t>(n), answer),
+        answers_(to_size(n), answer),
         n_prompt_(n_prompt) {}
 
   bool streams() const override { return style_.stream; }
@@ -39,7 +40,7 @@ class ChatWriter : public AnswerWriter {
   }
 
   void add(int choice, const Output& chunk, std::string& out) override {
-    const auto at = static_cast<std::size_t>(choice);
+    const auto at = to_size(choice);
     ReadAnswer& answer = answers_[at];
     Json logprobs = Json::array();
     if (style_.logprobs)

@@ -9,6 +9,7 @@
 #include "api/job.h"
 #include "api/media.h"
 #include "api/request_tools.h"
+#include "base/to_size.h"
 #include "weft/chat.h"
 
 namespace weft::server {
@@ -83,7 +84,7 @@ struct ReadAnswer : ChatResponse {
   RequestTools::Origin origin_of(const std::string& function) const {
     return tools == nullptr ? RequestTools::Origin{function} : tools->origin_of(function);
   }
-  bool is_custom(int call) const { return origin_of(calls[static_cast<std::size_t>(call)].name).is_custom; }
+  bool is_custom(int call) const { return origin_of(calls[to_size(call)].name).is_custom; }
 
  private:
   void place_reasoning(std::vector<ResponseEvent>& events);

@@ -13,6 +13,7 @@
 #include "api/error.h"
 #include "api/job.h"
 #include "api/prompts.h"
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::server {
@@ -76,7 +77,7 @@ void read_biases(Fields& fields, const Tokenizer& tokenizer, std::vector<std::pa
   if (value == nullptr) return;
   const std::string path = fields.path_of("logit_bias");
   const auto check_count = [&](std::size_t n) {
-    if (n > static_cast<std::size_t>(tokenizer.n_vocab()))
+    if (n > to_size(tokenizer.n_vocab()))
       throw bad_request(
           path, fmt::format("'{}' may have at most {} tokens, the size of the vocabulary, not {}", path,
                             tokenizer.n_vocab(), n));
@@ -133,11 +134,11 @@ void read_allowed_tokens(Fields& fields, const Tokenizer& tokenizer,
   const std::string path = fields.path_of("allowed_token_ids");
   if (ids->empty())
     throw bad_request(path, fmt::format("'{}' is empty: no token could be generated; leave it out", path));
-  std::vector<bool> allowed(static_cast<std::size_t>(tokenizer.n_vocab()));
-  for (const Token id : read_ids(*ids, path, tokenizer)) allowed[static_cast<std::size_t>(id)] = true;
-  std::erase_if(biases, [&](const auto& bias) { return !allowed[static_cast<std::size_t>(bias.first)]; });
+  std::vector<bool> allowed(to_size(tokenizer.n_vocab()));
+  for (const Token id : read_ids(*ids, path, tokenizer)) allowed[to_size(id)] = true;
+  std::erase_if(biases, [&](const auto& bias) { return !allowed[to_size(bias.first)]; });
   for (Token id = 0; id < tokenizer.n_vocab(); ++id)
-    if (!allowed[static_cast<std::size_t>(id)]) biases.emplace_back(id, kBanned);
+    if (!allowed[to_size(id)]) biases.emplace_back(id, kBanned);
 }
 
 /// vLLM's bad_words: a word is banned at the beginning of a string, and after a space. Words of one token get
@@ -529,7 +530,7 @@ int read_n_kept(Fields& fields) {
 }
 
 bool keep_end(std::vector<Token>& prompt, int n_kept, const Tokenizer& tokenizer) {
-  if (n_kept < 0 || prompt.size() <= static_cast<std::size_t>(n_kept)) return false;
+  if (n_kept < 0 || prompt.size() <= to_size(n_kept)) return false;
   const int n_front = n_kept > 1 && prompt.front() == tokenizer.bos() ? 1 : 0;
   prompt.erase(prompt.begin() + n_front, prompt.end() - (n_kept - n_front));
   return true;

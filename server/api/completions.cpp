@@ -10,6 +10,7 @@
 #include "api/infill.h"
 #include "api/line_limits.h"
 #include "api/prompts.h"
+#include "base/to_size.h"
 
 namespace weft::server {
 namespace {
@@ -87,7 +88,7 @@ class CompletionWriter : public AnswerWriter {
       : style_(std::move(style)),
         model_(std::move(model)),
         prompts_(std::move(prompts)),
-        choices_(prompts_.size() * static_cast<std::size_t>(style_.n)) {}
+        choices_(prompts_.size() * to_size(style_.n)) {}
 
   bool streams() const override { return style_.stream; }
 
@@ -97,7 +98,7 @@ class CompletionWriter : public AnswerWriter {
   }
 
   void add(int choice, const Output& chunk, std::string& out) override {
-    const auto at = static_cast<std::size_t>(choice);
+    const auto at = to_size(choice);
     Choice& mine = choices_[at];
     if (mine.cut.is_over()) {
       if (chunk.done) mine.is_cut_short = false;
@@ -198,9 +199,7 @@ class CompletionWriter : public AnswerWriter {
     CompletionStats stats;
   };
 
-  const Prompt& prompt_of(std::size_t choice) const {
-    return prompts_[choice / static_cast<std::size_t>(style_.n)];
-  }
+  const Prompt& prompt_of(std::size_t choice) const { return prompts_[choice / to_size(style_.n)]; }
   std::string prompt_text(std::size_t choice) const {
     const Prompt& prompt = prompt_of(choice);
     return prompt.text.empty() ? model_->tokenizer().decode(prompt.tokens) : prompt.text;
@@ -268,7 +267,7 @@ class CompletionWriter : public AnswerWriter {
     json["has_new_line"] = choice.cut.has_new_line();
     json["truncated"] = native.truncated;
     json["stop_type"] = choice.stop == StopReason::kEnd ? "eos" : by_word ? "word" : "limit";
-    json["stopping_word"] = by_word ? native.stops[static_cast<std::size_t>(choice.stop_string)] : "";
+    json["stopping_word"] = by_word ? native.stops[to_size(choice.stop_string)] : "";
     json["tokens_cached"] = choice.stats.n_prompt + choice.stats.n_generated;
   }
 

@@ -9,6 +9,7 @@
 #include "api/encoder_texts.h"
 #include "api/prompts.h"
 #include "base/base64.h"
+#include "base/to_size.h"
 #include "weft/embedder.h"
 
 namespace weft::server {
@@ -80,8 +81,8 @@ class EmbeddingWriter : public AnswerWriter {
 
   void add(int choice, const Output& chunk, std::string& /*out*/) override {
     if (!chunk.done) return;
-    n_tokens_ += static_cast<std::size_t>(chunk.stats.n_prompt);
-    vectors_[static_cast<std::size_t>(choice)] = form_.finish(chunk.embedding);
+    n_tokens_ += to_size(chunk.stats.n_prompt);
+    vectors_[to_size(choice)] = form_.finish(chunk.embedding);
   }
 
   void finish(std::string& out) override {
@@ -102,7 +103,7 @@ void embed_by_encoder(Job& job, std::vector<Prompt> prompts, Pooling pooling, Ve
   texts.pooling = pooling;
   for (Prompt& prompt : prompts) texts.texts.push_back({std::move(prompt.tokens), -1});
   const std::size_t n_tokens = check_texts(*job.model, texts.texts, "input");
-  const auto n_columns = static_cast<std::size_t>(job.model->embedding->dimensions());
+  const auto n_columns = to_size(job.model->embedding->dimensions());
   texts.answer = [form, n_tokens, n_columns, model = job.model_name](std::vector<float> values) {
     Json data = Json::array();
     for (std::size_t at = 0; at < values.size(); at += n_columns)
@@ -127,8 +128,8 @@ void embeddings(Job& job) {
   const ModelInfo& info = job.model->model->info();
   VectorForm form;
   form.as_base64 = fields.word("encoding_format", 0, {"float", "base64"}) == 1;
-  form.n_dimensions = static_cast<std::size_t>(
-      fields.integer("dimensions", 0, 0, encoder ? job.model->embedding->dimensions() : info.n_embd));
+  form.n_dimensions =
+      to_size(fields.integer("dimensions", 0, 0, encoder ? job.model->embedding->dimensions() : info.n_embd));
   // vLLM has a boolean.
   const int norm = fields.has("normalize") ? (fields.boolean("normalize", true) ? 2 : -1)
                                            : job.params->defaults.embedding_norm;

@@ -4,12 +4,14 @@
 
 #include <utility>
 
+#include "base/to_size.h"
+
 namespace weft::server {
 
 std::size_t check_texts(const ServedModel& model, const std::vector<TokenPair>& texts,
                         std::string_view param) {
   std::size_t n_tokens = 0;
-  const auto most = static_cast<std::size_t>(model.embedding->max_tokens());
+  const auto most = to_size(model.embedding->max_tokens());
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const std::size_t n = texts[i].tokens.size();
     if (n == 0) throw bad_request(std::string(param), fmt::format("input {} (counting from 0) is empty", i));

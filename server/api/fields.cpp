@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "api/error.h"
+#include "base/to_size.h"
 
 namespace weft::server {
 namespace {
@@ -137,7 +138,7 @@ std::size_t Fields::word(std::string_view name, std::size_t fallback,
     error.code = "invalid_value";
     throw error;
   }
-  return static_cast<std::size_t>(found - words.begin());
+  return to_size(found - words.begin());
 }
 
 std::vector<std::string> Fields::strings(std::string_view name, std::size_t at_most) {

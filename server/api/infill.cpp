@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "api/error.h"
+#include "base/to_size.h"
 #include "weft/infill.h"
 
 namespace weft::server {
@@ -94,7 +95,7 @@ InfillPrompt infill_prompt(const ServedModel& model, const InfillText& text, int
   const int n_ctx = model.n_ctx;
   const int n_answer = std::clamp(n_predict < 0 ? n_ctx / 4 : n_predict, 1, std::max(1, n_ctx / 2));
   InfillPrompt made;
-  made.truncated = cut_to(static_cast<std::size_t>(std::max(0, n_ctx - n_answer - 5)), files, prefix, suffix);
+  made.truncated = cut_to(to_size(std::max(0, n_ctx - n_answer - 5)), files, prefix, suffix);
   made.prompt.tokens = join_infill(model, files, prefix, suffix);
   return made;
 }

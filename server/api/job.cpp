@@ -9,6 +9,7 @@
 
 #include "api/banned_tokens.h"
 #include "api/sessions.h"
+#include "base/to_size.h"
 
 namespace weft::server {
 namespace {
@@ -27,7 +28,7 @@ void check_writes(const ServedModel& model) {
 
 void check_length(const ServedModel& model, std::size_t n_tokens, std::string_view param, bool generates) {
   const bool is_source = model.model->info().reads_source;
-  const auto n_ctx = static_cast<std::size_t>(is_source ? model.context.n_source : model.n_ctx);
+  const auto n_ctx = to_size(is_source ? model.context.n_source : model.n_ctx);
   const std::size_t most = is_source || !generates ? n_ctx : n_ctx - 1;
   if (n_tokens == 0) throw bad_request(std::string(param), "the prompt is empty");
   if (n_tokens <= most) return;
@@ -96,8 +97,8 @@ void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams par
   }
   job.check_wanted();
   // Numbers of choices follow the order of the prompts.
-  const std::size_t n_first = std::min(
-      prompts.size(), std::max<std::size_t>(1, kCompletionsAtOnce / static_cast<std::size_t>(params.n)));
+  const std::size_t n_first =
+      std::min(prompts.size(), std::max<std::size_t>(1, kCompletionsAtOnce / to_size(params.n)));
   for (std::size_t i = 0; i < n_first; ++i)
     parts.responses.push_back(submit_prompt(*job.model, std::move(prompts[i]), params));
   parts.rest.assign(std::make_move_iterator(prompts.begin() + static_cast<std::ptrdiff_t>(n_first)),

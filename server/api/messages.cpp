@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/chat_order.h"
+#include "base/to_size.h"
 
 namespace weft::server {
 namespace {
@@ -433,7 +434,7 @@ class MessageWriter : public AnswerWriter {
   bool is_clients(int stop) const { return stop >= 0 && stop < static_cast<int>(stops_.size()); }
   Json stop_sequence() const {
     const bool is_one = answer_.stop == StopReason::kStopString && is_clients(stop_string_);
-    return is_one ? Json(stops_[static_cast<std::size_t>(stop_string_)]) : Json();
+    return is_one ? Json(stops_[to_size(stop_string_)]) : Json();
   }
   Json usage_of() const {
     const CompletionStats& stats = answer_.stats;

@@ -8,6 +8,7 @@
 
 #include "api/encoder_texts.h"
 #include "api/fields.h"
+#include "base/to_size.h"
 
 namespace weft::server {
 namespace {
@@ -47,8 +48,7 @@ void rerank(Job& job) {
   const Form form = fields.has("texts") ? Form::kTexts : Form::kDocuments;
   const char* const name = form == Form::kTexts ? "texts" : "documents";
   const std::vector<std::string> documents = read_documents(fields, name, job.params->n_inputs);
-  const auto n_best =
-      static_cast<std::size_t>(fields.integer("top_n", static_cast<int>(documents.size()), 1));
+  const auto n_best = to_size(fields.integer("top_n", static_cast<int>(documents.size()), 1));
   bool with_documents = fields.boolean("return_documents", false);
   bool raw = true;
   if (form == Form::kTexts) {
@@ -70,7 +70,7 @@ void rerank(Job& job) {
   texts.answer = [=, model = job.model_name](std::vector<float> scores) {
     std::vector<Ranked> ranked = rank(scores);
     ranked.resize(std::min(ranked.size(), n_best));
-    const auto text_of = [&](const Ranked& one) { return documents[static_cast<std::size_t>(one.index)]; };
+    const auto text_of = [&](const Ranked& one) { return documents[to_size(one.index)]; };
     Json results = Json::array();
     for (const Ranked& one : ranked) {
       if (form == Form::kTexts) {

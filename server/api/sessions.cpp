@@ -14,6 +14,7 @@
 
 #include "api/fields.h"
 #include "base/descriptor.h"
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::server {
@@ -83,13 +84,13 @@ void write_file(int folder, const std::string& name, std::span<const std::byte> 
     while (!bytes.empty()) {
       const ssize_t n = ::write(file.get(), bytes.data(), bytes.size());
       if (n < 0 && errno == EINTR) continue;
-      if (n <= 0 || (static_cast<std::size_t>(n) == bytes.size() && ::fsync(file.get()) != 0)) {
+      if (n <= 0 || (to_size(n) == bytes.size() && ::fsync(file.get()) != 0)) {
         const int error = errno;
         ::unlinkat(folder, temporary.c_str(), 0);
         errno = error;
         fail(name, "write");
       }
-      bytes = bytes.subspan(static_cast<std::size_t>(n));
+      bytes = bytes.subspan(to_size(n));
     }
   }
   if (::renameat(folder, temporary.c_str(), folder, name.c_str()) != 0) {
@@ -106,14 +107,14 @@ std::vector<std::byte> read_file(int folder, const std::string& name) {
   if (file.get() < 0 || ::fstat(file.get(), &status) != 0) fail(name, "read");
   if (!S_ISREG(status.st_mode))
     throw bad_request("filename", fmt::format("'{}' is not a regular file", name));
-  std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
+  std::vector<std::byte> bytes(to_size(status.st_size));
   std::size_t n_read = 0;
   while (n_read < bytes.size()) {
     const ssize_t n = ::read(file.get(), bytes.data() + n_read, bytes.size() - n_read);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail(name, "read");
     if (n == 0) break;
-    n_read += static_cast<std::size_t>(n);
+    n_read += to_size(n);
   }
   bytes.resize(n_read);
   return bytes;

@@ -11,6 +11,8 @@
 #include <climits>
 #include <utility>
 
+#include "base/to_size.h"
+
 namespace weft::server {
 namespace {
 
@@ -23,7 +25,7 @@ int descriptor_of(BIO* bio) { return static_cast<int>(reinterpret_cast<std::intp
 
 int read_socket(BIO* bio, char* bytes, int size) {
   ::BIO_clear_retry_flags(bio);
-  const ssize_t n = ::recv(descriptor_of(bio), bytes, static_cast<std::size_t>(size), 0);
+  const ssize_t n = ::recv(descriptor_of(bio), bytes, to_size(size), 0);
   if (n < 0 && would_block(errno)) ::BIO_set_retry_read(bio);
   if (n == 0) ::BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
   return static_cast<int>(n);
@@ -31,7 +33,7 @@ int read_socket(BIO* bio, char* bytes, int size) {
 
 int write_socket(BIO* bio, const char* bytes, int size) {
   ::BIO_clear_retry_flags(bio);
-  const ssize_t n = ::send(descriptor_of(bio), bytes, static_cast<std::size_t>(size), MSG_NOSIGNAL);
+  const ssize_t n = ::send(descriptor_of(bio), bytes, to_size(size), MSG_NOSIGNAL);
   if (n < 0 && would_block(errno)) ::BIO_set_retry_write(bio);
   return static_cast<int>(n);
 }
@@ -136,7 +138,7 @@ std::size_t Channel::read_some(const asio::mutable_buffer& buffer, error_code& e
       if (size == 0) error = problem;
       break;
     }
-    size += static_cast<std::size_t>(n);
+    size += to_size(n);
   }
   return size;
 }
@@ -155,7 +157,7 @@ std::size_t Channel::write_some(const asio::const_buffer& buffer, error_code& er
       if (size == 0) error = problem;
       break;
     }
-    size += static_cast<std::size_t>(n);
+    size += to_size(n);
   }
   return size;
 }

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cstdio>
 
+#include "base/to_size.h"
+
 namespace weft::server {
 namespace {
 
@@ -139,9 +141,8 @@ std::string http_date(std::time_t time) {
   ::gmtime_r(&time, &parts);
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), "%s, %02d %s %04d %02d:%02d:%02d GMT",
-                kDays[static_cast<std::size_t>(parts.tm_wday)], parts.tm_mday,
-                kMonths[static_cast<std::size_t>(parts.tm_mon)], parts.tm_year + 1900, parts.tm_hour,
-                parts.tm_min, parts.tm_sec);
+                kDays[to_size(parts.tm_wday)], parts.tm_mday, kMonths[to_size(parts.tm_mon)],
+                parts.tm_year + 1900, parts.tm_hour, parts.tm_min, parts.tm_sec);
   return text.data();
 }
 

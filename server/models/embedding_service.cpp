@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "base/to_size.h"
 #include "weft/batcher.h"
 #include "weft/error.h"
 #include "weft/not_numbers.h"
@@ -50,7 +51,7 @@ void EmbeddingService::submit(EmbeddingRequest request) {
     const std::lock_guard lock(mutex_);
     if (stopped_) std::rethrow_exception(why_stopped_);
     const std::size_t n_waiting = waiting_.size() + n_in_step_;
-    if (n_waiting_most_ > 0 && n_waiting >= static_cast<std::size_t>(n_waiting_most_))
+    if (n_waiting_most_ > 0 && n_waiting >= to_size(n_waiting_most_))
       throw OverloadedError(
           std::to_string(n_waiting) + " requests are waiting already, which is the limit; try again later",
           kRetryMs);
@@ -138,7 +139,7 @@ void EmbeddingService::compute(Requests& step) {
   const EmbeddingRequest& first = step.front().request;
   const std::vector<float> values =
       first.scores ? embedder_.score(texts) : embedder_.embed(texts, first.pooling);
-  const auto n_columns = static_cast<std::size_t>(first.scores ? n_scores_ : dimensions_);
+  const auto n_columns = to_size(first.scores ? n_scores_ : dimensions_);
   auto from = values.begin();
   for (Waiting& one : step) {
     const auto end = from + static_cast<std::ptrdiff_t>(one.n_next * n_columns);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::server {
@@ -146,7 +147,7 @@ void ModelPool::get(std::string_view name, Ready ready) {
     } else {
       const auto at =
           std::find_if(slots_.begin(), slots_.end(), [&](const auto& s) { return s.get() == slot; });
-      waiting_.push_back({static_cast<std::size_t>(at - slots_.begin()), std::move(ready)});
+      waiting_.push_back({to_size(at - slots_.begin()), std::move(ready)});
       if (slot->stage == ModelState::Stage::kIdle) {
         slot->stage = ModelState::Stage::kLoading;
         slot->progress = 0.0f;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "api/answer_json.h"
+#include "base/to_size.h"
 
 namespace weft::server {
 namespace {
@@ -112,7 +113,7 @@ Json slots_json(const BatcherSnapshot& snapshot, int n_slots, int n_ctx, bool dr
   std::sort(running.begin(), running.end(),
             [](const auto* a, const auto* b) { return a->sequence < b->sequence; });
   Json slots = Json::array();
-  for (std::size_t i = 0; i < std::max(running.size(), static_cast<std::size_t>(n_slots)); ++i) {
+  for (std::size_t i = 0; i < std::max(running.size(), to_size(n_slots)); ++i) {
     const BatcherSnapshot::Stream* const stream = i < running.size() ? running[i] : nullptr;
     const int n_generated = stream != nullptr ? stream->n_generated : 0;
     Json slot = {{"id", i},

@@ -8,6 +8,8 @@
 #include <map>
 #include <utility>
 
+#include "base/to_size.h"
+
 namespace weft::server {
 namespace {
 
@@ -35,7 +37,7 @@ class Families {
     ClientMetric& metric = add(name, help, MetricType::Histogram, model, {});
     std::uint64_t count = 0;
     for (int range = 0; range < LatencyHistogram::kRanges; ++range) {
-      count += static_cast<std::uint64_t>(values.counts[static_cast<std::size_t>(range)]);
+      count += static_cast<std::uint64_t>(values.counts[to_size(range)]);
       const double end = LatencyHistogram::end_ms(range);
       metric.histogram.bucket.push_back({count, end / 1000.0});
     }

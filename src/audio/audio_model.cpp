@@ -6,6 +6,7 @@
 
 #include "audio/encoder.h"
 #include "audio/spectrogram.h"
+#include "base/to_size.h"
 #include "encoders/content_cache.h"
 #include "encoders/fit.h"
 #include "encoders/media_ids.h"
@@ -69,16 +70,16 @@ struct AudioModel::Impl {
             .part_seconds = static_cast<double>(part_samples()) / Sound::kSampleRate};
   }
 
-  std::size_t part_samples() const { return static_cast<std::size_t>(hparams.n_frames()) * audio::kHop; }
+  std::size_t part_samples() const { return to_size(hparams.n_frames()) * audio::kHop; }
 
   /// Rows of a part, at most part_samples.
   std::vector<float> compute(std::span<const float> samples) {
     const std::vector<float> mels = spectrogram.compute(samples);
-    const auto n_all = static_cast<std::size_t>(hparams.n_positions);
+    const auto n_all = to_size(hparams.n_positions);
     std::size_t n_seen = n_all;
     if (!family.sees_silence) {
       const std::size_t n_frames = (samples.size() + audio::kHop - 1) / audio::kHop;
-      const std::size_t least = hparams.whole_stacks ? static_cast<std::size_t>(hparams.stacked) : 1;
+      const std::size_t least = hparams.whole_stacks ? to_size(hparams.stacked) : 1;
       n_seen = std::clamp<std::size_t>((n_frames + 1) / 2, least, n_all);
     }
     const std::vector<std::int32_t> begins(n_all, 0), ends(n_all, static_cast<std::int32_t>(n_seen));
@@ -88,8 +89,7 @@ struct AudioModel::Impl {
     if (!hparams.whole_stacks) inputs.push_back({"heard", heard});
     plan.run({}, inputs);
     std::vector<float> rows = plan.read("embeddings");
-    rows.resize(static_cast<std::size_t>(hparams.n_rows(static_cast<int>(n_seen))) *
-                static_cast<std::size_t>(hparams.n_embd));
+    rows.resize(to_size(hparams.n_rows(static_cast<int>(n_seen))) * to_size(hparams.n_embd));
     return rows;
   }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/read_file.h"
+#include "base/to_size.h"
 #include "weft/audio.h"
 #include "weft/error.h"
 
@@ -49,7 +50,7 @@ SF_VIRTUAL_IO io_of_bytes() {
   io.read = [](void* to, sf_count_t n, void* user) {
     Bytes& bytes = Bytes::of(user);
     n = std::clamp<sf_count_t>(n, 0, bytes.size() - bytes.at);
-    if (n > 0) std::memcpy(to, bytes.data.data() + bytes.at, static_cast<std::size_t>(n));
+    if (n > 0) std::memcpy(to, bytes.data.data() + bytes.at, to_size(n));
     bytes.at += n;
     return n;
   };
@@ -94,8 +95,8 @@ class Resampler {
       data.src_ratio = ratio_;
       data.end_of_input = last ? 1 : 0;
       if (const int error = src_process(converter_.get(), &data); error != 0) damaged(src_strerror(error));
-      samples = samples.subspan(static_cast<std::size_t>(data.input_frames_used));
-      append(std::span(block_).first(static_cast<std::size_t>(data.output_frames_gen)));
+      samples = samples.subspan(to_size(data.input_frames_used));
+      append(std::span(block_).first(to_size(data.output_frames_gen)));
       if (data.output_frames_gen == 0 && data.input_frames_used == 0) break;
     } while (!samples.empty() || last);
   }
@@ -103,7 +104,7 @@ class Resampler {
 
  private:
   void append(std::span<const float> samples) {
-    if (samples_.size() + samples.size() > static_cast<std::size_t>(Sound::kMaxSamples))
+    if (samples_.size() + samples.size() > to_size(Sound::kMaxSamples))
       throw Error(ErrorCode::kUnsupported, "the audio is longer than the limit of " +
                                                std::to_string(Sound::kMaxSamples / Sound::kSampleRate) +
                                                " seconds; cut it");
@@ -135,7 +136,7 @@ Sound read_sound(std::span<const std::byte> bytes) {
                     std::to_string(info.samplerate) + " samples per second; supported are 1 to " +
                     std::to_string(kMaxChannels) + " channels of " + std::to_string(kLowestRate) + " to " +
                     std::to_string(kHighestRate) + " samples per second");
-  const auto n_channels = static_cast<std::size_t>(info.channels);
+  const auto n_channels = to_size(info.channels);
   const std::size_t n_frames = kBlockSamples / n_channels;
   std::vector<float> block(n_frames * n_channels), mono(n_frames);
   Resampler resampler(info.samplerate);
@@ -144,13 +145,13 @@ Sound read_sound(std::span<const std::byte> bytes) {
     const sf_count_t n = sf_readf_float(file.get(), block.data(), static_cast<sf_count_t>(n_frames));
     if (n <= 0) break;
     n_read += n;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+    for (std::size_t i = 0; i < to_size(n); ++i) {
       float sum = 0.0f;
       for (std::size_t c = 0; c < n_channels; ++c) sum += block[i * n_channels + c];
       mono[i] = sum / static_cast<float>(n_channels);
       if (!std::isfinite(mono[i])) damaged("has samples that are not numbers");
     }
-    resampler.add(std::span(mono).first(static_cast<std::size_t>(n)), false);
+    resampler.add(std::span(mono).first(to_size(n)), false);
   }
   // Decoders of compressed formats stop at damaged data as if it were the end.
   if (const int error = sf_error(file.get()); error != SF_ERR_NO_ERROR) damaged(reason(error));

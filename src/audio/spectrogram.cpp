@@ -7,6 +7,7 @@
 #include <numbers>
 #include <utility>
 
+#include "base/to_size.h"
 #include "weft/audio.h"
 
 namespace weft::audio {
@@ -52,7 +53,7 @@ std::vector<float> make_filters(int n_mels) {
   const double highest_mel = kKnee + std::log(kHighest / 1000.0) / kStep;
   const auto edge = [&](int i) { return frequency(highest_mel * i / (n_mels + 1)); };
   std::vector<float> filters;
-  filters.reserve(static_cast<std::size_t>(n_mels) * kBins);
+  filters.reserve(to_size(n_mels) * kBins);
   for (int m = 0; m < n_mels; ++m) {
     const double low = edge(m), peak = edge(m + 1), high = edge(m + 2);
     for (int k = 0; k < kBins; ++k) {
@@ -71,10 +72,10 @@ double sine(double x) { return std::sin(x); }
 std::vector<float> pad(std::span<const float> samples, std::int64_t n) {
   constexpr std::int64_t kMirrored = kFrame / 2;
   std::vector<float> padded;
-  padded.reserve(static_cast<std::size_t>(n + 2 * kMirrored));
+  padded.reserve(to_size(n + 2 * kMirrored));
   for (std::int64_t i = -kMirrored; i < n + kMirrored; ++i) {
     const std::int64_t at = i < 0 ? -i : i < n ? i : 2 * (n - 1) - i;
-    padded.push_back(at < std::ssize(samples) ? samples[static_cast<std::size_t>(at)] : 0.0f);
+    padded.push_back(at < std::ssize(samples) ? samples[to_size(at)] : 0.0f);
   }
   return padded;
 }
@@ -93,7 +94,7 @@ Spectrogram::Spectrogram(int n_mels, int n_frames, const Devices& devices, PlanP
 std::vector<float> Spectrogram::compute(std::span<const float> samples) {
   std::vector<float> padded = pad(samples, std::int64_t{n_frames_} * kHop);
   // The frame after the last hop is ignored.
-  padded.resize(static_cast<std::size_t>((n_frames_ - 1) * kHop + kFrame));
+  padded.resize(to_size((n_frames_ - 1) * kHop + kFrame));
   plan_.run({}, {{"samples", padded}});
   std::vector<float> mels = plan_.read("mels");
   float loudest = -10.0f;

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/to_size.h"
+
 namespace weft {
 namespace {
 
@@ -43,7 +45,7 @@ class Taken {
 class TakenByPhase {
  public:
   explicit TakenByPhase(int n_phases)
-      : n_leaves_(std::bit_ceil(static_cast<std::size_t>(std::max(n_phases, 1)))), nodes_(2 * n_leaves_) {}
+      : n_leaves_(std::bit_ceil(to_size(std::max(n_phases, 1)))), nodes_(2 * n_leaves_) {}
 
   void add(const Lifetime& life, std::size_t begin, std::size_t end) {
     for_each_whole(life, [&](Node& node) {
@@ -80,8 +82,8 @@ class TakenByPhase {
   /// The largest nodes whose phases are all of the life.
   template <typename F>
   void for_each_whole(const Lifetime& life, F f) {
-    std::size_t begin = static_cast<std::size_t>(life.first) + n_leaves_;
-    std::size_t end = static_cast<std::size_t>(life.last) + n_leaves_ + 1;
+    std::size_t begin = to_size(life.first) + n_leaves_;
+    std::size_t end = to_size(life.last) + n_leaves_ + 1;
     for (; begin < end; begin /= 2, end /= 2) {
       if (begin % 2 == 1) f(nodes_[begin++]);
       if (end % 2 == 1) f(nodes_[--end]);
@@ -90,8 +92,8 @@ class TakenByPhase {
   /// The nodes of its first and its last phase, and all above them, which are all above those.
   template <typename F>
   void for_each_above(const Lifetime& life, F f) {
-    std::size_t first = static_cast<std::size_t>(life.first) + n_leaves_;
-    std::size_t last = static_cast<std::size_t>(life.last) + n_leaves_;
+    std::size_t first = to_size(life.first) + n_leaves_;
+    std::size_t last = to_size(life.last) + n_leaves_;
     for (; first != last; first /= 2, last /= 2) {
       f(nodes_[first]);
       f(nodes_[last]);

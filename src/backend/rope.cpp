@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/to_size.h"
+
 namespace weft {
 
 // YaRN (arXiv 2309.00071): pairs that turn fast keep their frequency, slow ones are interpolated, a ramp lies
@@ -21,7 +23,7 @@ std::vector<double> rope_frequencies(const ops::Rope& op, const float* factors) 
     low = std::max(0.0, low);
     high = std::min(op.n_rot - 1.0, high);
   }
-  std::vector<double> frequencies(static_cast<std::size_t>(op.n_rot / 2));
+  std::vector<double> frequencies(to_size(op.n_rot / 2));
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
     const double pair = static_cast<double>(i);
     double extrapolated = std::pow(static_cast<double>(op.freq_base), -2.0 * pair / op.n_rot);

@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "base/to_size.h"
+
 namespace weft {
 namespace {
 
@@ -10,7 +12,7 @@ struct Axis {
   Dim size, stride;
 };
 
-constexpr std::size_t at(int axis) { return static_cast<std::size_t>(axis); }
+constexpr std::size_t at(int axis) { return to_size(axis); }
 
 void set_plain_strides(View& view) {
   Dim stride = 1;
@@ -83,7 +85,7 @@ View broadcast_view(const View& view, const Shape& shape) {
 
 View with_four_axes(const View& view) {
   const int missing = Shape::kMaxRank - view.shape.rank();
-  std::vector<Dim> sizes(static_cast<std::size_t>(missing), Dim(1));
+  std::vector<Dim> sizes(to_size(missing), Dim(1));
   View result = {view.base, {}, view.offset, {0, 0, 0, 0}};
   for (int i = 0; i < view.shape.rank(); ++i) {
     sizes.push_back(view.shape[i]);

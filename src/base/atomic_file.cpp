@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::base {
@@ -114,7 +115,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
     const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail("write");
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
+    bytes = bytes.subspan(to_size(n));
   }
 }
 

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/folder.h"
+#include "base/to_size.h"
 
 #if defined(__linux__)
 #include <sched.h>
@@ -62,12 +63,12 @@ std::vector<int> affinity_of_process() {
 #if defined(__linux__)
   // A machine may have more CPUs than cpu_set_t holds: then the call wants a larger set.
   for (int size = CPU_SETSIZE; size <= kMostCpus; size *= 2) {
-    cpu_set_t* const set = CPU_ALLOC(static_cast<std::size_t>(size));
+    cpu_set_t* const set = CPU_ALLOC(to_size(size));
     if (set == nullptr) break;
-    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(size));
+    const std::size_t bytes = CPU_ALLOC_SIZE(to_size(size));
     const bool known = sched_getaffinity(0, bytes, set) == 0;
     for (int cpu = 0; known && cpu < size; ++cpu)
-      if (CPU_ISSET_S(static_cast<std::size_t>(cpu), bytes, set)) cpus.push_back(cpu);
+      if (CPU_ISSET_S(to_size(cpu), bytes, set)) cpus.push_back(cpu);
     CPU_FREE(set);
     if (known) break;
   }

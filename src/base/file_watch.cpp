@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::base {
@@ -27,7 +28,7 @@ FileWatch::FileWatch(std::shared_ptr<const MappedFile> file)
 void FileWatch::add(std::span<const std::byte> part) {
   WEFT_CHECK(part.empty() || file_->holds(part));
   const std::lock_guard lock(mutex_);
-  const auto offset = static_cast<std::size_t>(part.data() - file_->bytes().data());
+  const auto offset = to_size(part.data() - file_->bytes().data());
   for (std::size_t at = 0; at < part.size(); at += kPieceBytes) {
     Piece& piece = pieces_[offset + at];
     const std::size_t size = std::min(kPieceBytes, part.size() - at);
@@ -38,7 +39,7 @@ void FileWatch::add(std::span<const std::byte> part) {
 void FileWatch::add(std::span<const std::byte> piece, std::uint64_t hash) {
   WEFT_CHECK(file_->holds(piece));
   const std::lock_guard lock(mutex_);
-  pieces_[static_cast<std::size_t>(piece.data() - file_->bytes().data())] = {piece.size(), hash};
+  pieces_[to_size(piece.data() - file_->bytes().data())] = {piece.size(), hash};
 }
 
 std::span<const std::byte> FileWatch::bytes_of(std::size_t offset, const Piece& piece) const {

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::base {
@@ -57,7 +58,7 @@ void MappedFile::read(std::span<const std::byte> part, std::span<std::byte> to) 
   WEFT_CHECK(to.size() == part.size());
   if (part.empty()) return;
   WEFT_CHECK(holds(part));
-  const auto offset = static_cast<std::size_t>(part.data() - data_);
+  const auto offset = to_size(part.data() - data_);
   const std::size_t n = file_->read_at(offset, to);
   if (n < to.size()) {
     throw Error(ErrorCode::kIo, "cannot read " + file_->path().string() + ": it had " +

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/control_groups.h"
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::base {
@@ -70,7 +71,7 @@ std::optional<Group> read_group(const fs::path& folder) {
 }  // namespace
 
 void* reserve(std::size_t bytes, std::size_t alignment) {
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto page = to_size(::sysconf(_SC_PAGESIZE));
   bytes = (bytes + page - 1) / page * page;
   void* const mapped =
       ::mmap(nullptr, bytes + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -87,9 +88,9 @@ bool spread_over_nodes(std::span<std::byte> memory, std::span<const int> nodes) 
   constexpr std::size_t kBits = 8 * sizeof(unsigned long);
   std::vector<unsigned long> mask;
   for (const int node : nodes) {
-    const std::size_t word = static_cast<std::size_t>(node) / kBits;
+    const std::size_t word = to_size(node) / kBits;
     mask.resize(std::max(mask.size(), word + 1));
-    mask[word] |= 1ul << (static_cast<std::size_t>(node) % kBits);
+    mask[word] |= 1ul << (to_size(node) % kBits);
   }
   // The system uses one bit less than the given number.
   return ::syscall(SYS_mbind, memory.data(), memory.size(), MPOL_INTERLEAVE, mask.data(),

@@ -9,6 +9,7 @@
 #include <ctime>
 #include <string>
 
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::base {
@@ -37,7 +38,7 @@ OpenFile::Stamp stamp_of(const struct stat& status) {
   const auto ns = [](const timespec& time) {
     return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
   };
-  return {static_cast<std::size_t>(status.st_size), ns(status.st_mtim), ns(status.st_ctim)};
+  return {to_size(status.st_size), ns(status.st_mtim), ns(status.st_ctim)};
 }
 
 }  // namespace
@@ -84,7 +85,7 @@ std::size_t OpenFile::read_at(std::size_t offset, std::span<std::byte> to) const
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail("read");
     if (n == 0) break;
-    done += static_cast<std::size_t>(n);
+    done += to_size(n);
   }
   return done;
 }

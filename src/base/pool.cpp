@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/cores.h"
+#include "base/to_size.h"
 #include "base/waiter.h"
 #include "weft/error.h"
 
@@ -70,10 +71,10 @@ Pool::Pool(int n_threads, int max_phases, int n_helpers, int group_size)
       n_helpers_(n_threads > 1 ? n_helpers : 0),
       max_phases_(max_phases),
       n_groups_(groups_of(n_threads, group_size)),
-      phases_(new Phase[static_cast<std::size_t>(max_phases)]),
-      shares_(new Share[static_cast<std::size_t>(n_threads)]),
-      groups_(new Group[static_cast<std::size_t>(n_groups_)]),
-      soon_(new Soon[static_cast<std::size_t>(max_phases) * static_cast<std::size_t>(n_threads)]),
+      phases_(new Phase[to_size(max_phases)]),
+      shares_(new Share[to_size(n_threads)]),
+      groups_(new Group[to_size(n_groups_)]),
+      soon_(new Soon[to_size(max_phases) * to_size(n_threads)]),
       next_stamp_(kFirstStamp) {
   WEFT_CHECK(n_threads >= 1 && n_threads <= kMaxThreads && max_phases >= 1 && n_helpers >= 0);
   for (int group = 0; group <= n_groups_; ++group) first_threads_.push_back(n_threads * group / n_groups_);
@@ -89,7 +90,7 @@ void Pool::start() {
   process_ = getpid();
   const std::uint32_t threads_seen = threads_call_.epoch.load(), helpers_seen = helpers_call_.epoch.load();
   try {
-    threads_.reserve(static_cast<std::size_t>(n_workers() - 1));
+    threads_.reserve(to_size(n_workers() - 1));
     for (int i = 1; i < n_workers(); ++i)
       threads_.emplace_back([this, i, threads_seen, helpers_seen] {
         i < n_threads_ ? worker(threads_call_, i, threads_seen) : worker(helpers_call_, i, helpers_seen);
@@ -136,7 +137,7 @@ void Pool::run(std::span<const std::int32_t> n_tasks, Tasks tasks, void* context
   WEFT_CHECK(n_phases <= max_phases_);
   if (n_threads_ == 1) {  // Nobody to share with, nor to wait for.
     for (int p = 0; p < n_phases; ++p)
-      for (std::int32_t t = 0, n = n_tasks[static_cast<std::size_t>(p)]; t < n;) {
+      for (std::int32_t t = 0, n = n_tasks[to_size(p)]; t < n;) {
         const auto left = static_cast<std::uint32_t>(n - t);
         const std::int32_t end = t + static_cast<std::int32_t>(tasks_at_once(left, false));
         tasks(context, p, std::exchange(t, end), end, 0);
@@ -156,14 +157,13 @@ void Pool::run(std::span<const std::int32_t> n_tasks, Tasks tasks, void* context
   n_phases_.store(n_phases, std::memory_order_relaxed);
   bool any_helped = false;
   for (int p = 0; p < n_phases; ++p) {
-    const std::int32_t n = n_tasks[static_cast<std::size_t>(p)];
-    const bool is_helped = n_helpers_ > 0 && !helped.empty() && helped[static_cast<std::size_t>(p)] != 0;
+    const std::int32_t n = n_tasks[to_size(p)];
+    const bool is_helped = n_helpers_ > 0 && !helped.empty() && helped[to_size(p)] != 0;
     any_helped = any_helped || is_helped;
     phases_[p].helped.store(is_helped, std::memory_order_relaxed);
     n_given_ += static_cast<std::uint64_t>(n);
     for (int t = 0; t < n_threads_; ++t) {
-      const auto next =
-          ahead.empty() ? std::span<const std::byte>() : ahead[static_cast<std::size_t>(p * n_threads_ + t)];
+      const auto next = ahead.empty() ? std::span<const std::byte>() : ahead[to_size(p * n_threads_ + t)];
       const auto begin = reinterpret_cast<std::uintptr_t>(next.data());
       Soon& own = soon(p, t);
       // It is mostly the same as in the run before: a line that is not written stays with its thread.

@@ -49,6 +49,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/to_size.h"
 #include "weft/backend/host_threads.h"
 
 namespace weft::base {
@@ -172,11 +173,8 @@ class Pool final : public HostThreads {
   bool run_groups(const At& at, int first, int n, const Count& watched, std::uint64_t done_at);
   void count(const At& at, int group, std::uint32_t n_done);
   void renew_words(std::uint32_t stamp);
-  int first_thread(int group) const { return first_threads_[static_cast<std::size_t>(group)]; }
-  Soon& soon(int phase, int thread) {
-    return soon_[static_cast<std::size_t>(thread) * static_cast<std::size_t>(max_phases_) +
-                 static_cast<std::size_t>(phase)];
-  }
+  int first_thread(int group) const { return first_threads_[to_size(group)]; }
+  Soon& soon(int phase, int thread) { return soon_[to_size(thread) * to_size(max_phases_) + to_size(phase)]; }
 
   const int n_threads_;
   const int n_helpers_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/to_size.h"
 #include "chat/tag_finder.h"
 
 namespace weft::chat {
@@ -85,7 +86,7 @@ void AnswerState::tell_trimmed(Kind kind, std::string_view text) {
   }
   if (drops_space_) {
     held_space_.clear();
-    const auto n_space = static_cast<std::size_t>(trimmed(text).data() - text.data());
+    const auto n_space = to_size(trimmed(text).data() - text.data());
     text.remove_prefix(n_space);
     size -= n_space;
     drops_space_ = false;
@@ -113,8 +114,8 @@ bool AnswerState::text_step(Input& input) {
   tell_trimmed(Kind::kContent, input.text.substr(input.at, match.at - input.at));
   input.at = match.at;
   if (match.tag == TagMatch::kNone) return false;
-  const auto [kind, call] = format_->text_tag_kinds[static_cast<std::size_t>(match.tag)];
-  const std::string& tag = format_->text_tags[static_cast<std::size_t>(match.tag)];
+  const auto [kind, call] = format_->text_tag_kinds[to_size(match.tag)];
+  const std::string& tag = format_->text_tags[to_size(match.tag)];
   if (kind == Tag::kReasoning && !may_reason_) {
     // In the middle of content the tag is part of the content.
     tell_trimmed(Kind::kContent, tag);
@@ -161,7 +162,7 @@ bool AnswerState::reasoning_step(Input& input) {
   reasoned_ = false;
   mode_ = Mode::kText;
   // A header is read from its own tag on.
-  if (!format_->channels) input.at += format_->reasoning_tags[static_cast<std::size_t>(match.tag)].size();
+  if (!format_->channels) input.at += format_->reasoning_tags[to_size(match.tag)].size();
   return true;
 }
 

@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/to_size.h"
 #include "chat/json_scanner.h"
 #include "weft/error.h"
 
@@ -55,7 +56,7 @@ Grammar written(std::string_view text) {
 /// Any characters up to a closing tag, and the white space that follows the tag.
 Grammar until(std::string_view closing) {
   const std::string_view tag = trimmed(closing);
-  const std::size_t behind = static_cast<std::size_t>(tag.data() - closing.data()) + tag.size();
+  const std::size_t behind = to_size(tag.data() - closing.data()) + tag.size();
   return Grammar::sequence({Grammar::until(tag), Grammar::literal(closing.substr(behind))});
 }
 

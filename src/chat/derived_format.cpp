@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/to_size.h"
 #include "chat/answer_state.h"
 #include "chat/json_scanner.h"
 #include "chat/messages.h"
@@ -18,11 +19,10 @@ constexpr std::string_view kFirst = "probe_first", kSecond = "probe_second", kKe
                            kNumber = "probe_n";
 
 std::size_t common_prefix(std::string_view a, std::string_view b) {
-  return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+  return to_size(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 std::size_t common_suffix(std::string_view a, std::string_view b) {
-  return static_cast<std::size_t>(std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend()).first -
-                                  a.rbegin());
+  return to_size(std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend()).first - a.rbegin());
 }
 
 Tool probe_tool(std::string_view name) {

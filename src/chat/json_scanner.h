@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/to_size.h"
+
 namespace weft::chat {
 
 /// Finds the end of a value and checks it (RFC 8259, valid UTF-8, no lone surrogates). One per value.
@@ -36,7 +38,7 @@ class JsonScanner {
   /// of a surrogate pair is not complete.
   std::size_t n_incomplete() const {
     const int n_escape = mode_ == Mode::kEscape ? 1 : mode_ == Mode::kHex ? 2 + n_hex_ : 0;
-    return static_cast<std::size_t>((wants_low_surrogate_ ? 6 : 0) + n_escape + n_character_);
+    return to_size((wants_low_surrogate_ ? 6 : 0) + n_escape + n_character_);
   }
 
   static constexpr std::size_t kMaxDepth = 100;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/counted.h"
+#include "base/to_size.h"
 #include "convert/arrange.h"
 #include "convert/place.h"
 #include "convert/refuse.h"
@@ -216,8 +217,8 @@ OutTensor stacked(const Matrix& matrix, const Source* Pair::* which, DType type)
 /// Throws Error kInvalidFile where the tensor, as it is written, holds NaN or infinity.
 void check_values(const OutTensor& tensor, const std::string& source) {
   const std::size_t n_bytes = row_bytes(tensor.type, tensor.n_columns());
-  std::vector<std::byte> bytes(n_bytes * static_cast<std::size_t>(tensor.n_rows()));
-  std::vector<float> row(static_cast<std::size_t>(tensor.n_columns()));
+  std::vector<std::byte> bytes(n_bytes * to_size(tensor.n_rows()));
+  std::vector<float> row(to_size(tensor.n_columns()));
   fill_tensor(tensor, bytes);
   for (std::size_t at = 0; at < bytes.size(); at += n_bytes) {
     unpack_row(tensor.type, bytes.data() + at, row);

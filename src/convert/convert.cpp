@@ -5,6 +5,7 @@
 #include <cctype>
 #include <optional>
 
+#include "base/to_size.h"
 #include "convert/adapter.h"
 #include "convert/check_weights.h"
 #include "convert/config.h"
@@ -47,7 +48,7 @@ const Type& type_of(std::string name, const FolderWeights& weights) {
     for (std::size_t i = 0; i < kTypes.size(); ++i)
       if (kTypes[i].dtype == (quantised ? DType::kBF16 : source.dtype)) bytes[i] += source.bytes.size();
   }
-  return kTypes[static_cast<std::size_t>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin())];
+  return kTypes[to_size(std::max_element(bytes.begin(), bytes.end()) - bytes.begin())];
 }
 
 /// Letters in lower case and digits.

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/to_size.h"
 #include "convert/quantised.h"
 #include "tensor/codec.h"
 #include "weft/error.h"
@@ -162,9 +163,9 @@ void FolderWeights::add_file(const std::filesystem::path& path, const std::strin
                   .bytes = tensor.bytes,
                   .read = {}};
     const std::int64_t n = source.n_elements();
-    const std::size_t size = n > 0 ? source.bytes.size() / static_cast<std::size_t>(n) : 1;
+    const std::size_t size = n > 0 ? source.bytes.size() / to_size(n) : 1;
     source.read = [&file, bytes = source.bytes, size](std::int64_t first, std::span<std::byte> to) {
-      file.read(bytes.subspan(static_cast<std::size_t>(first) * size, to.size()), to);
+      file.read(bytes.subspan(to_size(first) * size, to.size()), to);
     };
     if (!sources_.emplace(prefix + tensor.name, std::move(source)).second)
       throw Error(ErrorCode::kInvalidFile, "tensor '" + tensor.name.substr(0, 120) + "' occurs twice");

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/to_size.h"
 #include "convert/refuse.h"
 #include "convert/taken_for_granted.h"
 #include "tensor/codec.h"
@@ -226,7 +227,7 @@ class Keys {
     std::array<std::int64_t, 2> dims{}, heads{};  // 0: full-attention layers, 1: sliding-window layers.
     std::vector<std::int32_t> n_kv;
     for (std::int64_t layer = 0; layer < n_layers(); ++layer) {
-      const auto kind = static_cast<std::size_t>(slides[static_cast<std::size_t>(layer)] ? 1 : 0);
+      const auto kind = to_size(slides[to_size(layer)] ? 1 : 0);
       const OutTensor* const norm = of_layer(layer, "attn_q_norm.weight");
       if (norm == nullptr) refuse_tensor("blk." + std::to_string(layer) + ".attn_q_norm", "is missing");
       const std::int64_t dim = norm->shape.front();
@@ -430,8 +431,7 @@ class Keys {
     const std::vector<bool> slides = layers_of("sliding_attention");
     if (slides.empty()) return;
     // For encoders, other readers accept only a period N: the last of every N layers has full attention.
-    const auto every =
-        static_cast<std::size_t>(std::find(slides.begin(), slides.end(), false) - slides.begin()) + 1;
+    const auto every = to_size(std::find(slides.begin(), slides.end(), false) - slides.begin()) + 1;
     bool even = has(kEncoder) && every <= slides.size();
     for (std::size_t i = 0; i < slides.size(); ++i) even = even && slides[i] == ((i + 1) % every != 0);
     if (even)
@@ -447,7 +447,7 @@ class Keys {
     std::vector<bool> slides;
     if (types->is_array())
       for (const Json& type : *types) slides.push_back(type == wanted);
-    if (slides.size() != static_cast<std::size_t>(n_layers()))
+    if (slides.size() != to_size(n_layers()))
       refuse_config("layer_types is not a list with a string for each layer");
     return slides;
   }

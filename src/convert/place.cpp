@@ -3,6 +3,7 @@
 #include <charconv>
 #include <span>
 
+#include "base/to_size.h"
 #include "convert/refuse.h"
 
 namespace weft::convert_impl {
@@ -11,7 +12,7 @@ namespace {
 bool take_number(std::string_view& text, std::int64_t& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end == text.data() || number < 0 || number >= 1 << 16) return false;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  text.remove_prefix(to_size(end - text.data()));
   return true;
 }
 

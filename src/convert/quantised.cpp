@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/to_size.h"
 #include "tensor/codec.h"
 #include "weft/error.h"
 
@@ -99,7 +100,7 @@ const std::array<float, 256>& e4m3() {
     for (int code = 0; code < 256; ++code) {
       const float value = (code & 127) == 127 ? std::numeric_limits<float>::quiet_NaN()
                                               : e4m3_magnitude(static_cast<std::uint8_t>(code));
-      all[static_cast<std::size_t>(code)] = code < 128 ? value : -value;
+      all[to_size(code)] = code < 128 ? value : -value;
     }
     return all;
   }();
@@ -117,7 +118,7 @@ struct Scales {
   std::int64_t line(std::int64_t row) const { return row / rows * n_down + row % rows / block_rows; }
   /// Reads n lines.
   std::vector<float> read(std::int64_t first, std::int64_t n) const {
-    std::vector<float> values(static_cast<std::size_t>(n * n_across));
+    std::vector<float> values(to_size(n * n_across));
     std::vector<std::byte> bytes(row_bytes(*source.dtype, n * n_across));
     source.read(first * n_across, bytes);
     unpack_row(*source.dtype, bytes.data(), values);
@@ -165,13 +166,12 @@ void scaled(const Scales& scales, std::int64_t first, std::span<std::byte> to, c
   for (std::int64_t i = 0; i < n;) {
     const std::int64_t at = first + i, row = at / scales.columns, column = at % scales.columns;
     const std::int64_t across = column / scales.block_columns;
-    const float factor =
-        factors[static_cast<std::size_t>((scales.line(row) - first_line) * scales.n_across + across)];
+    const float factor = factors[to_size((scales.line(row) - first_line) * scales.n_across + across)];
     const std::int64_t end =
         std::min({n, i + scales.block_columns - column % scales.block_columns, i + scales.columns - column});
     for (; i < end; ++i) {
       const float value = code(first + i) * factor;
-      std::memcpy(to.data() + static_cast<std::size_t>(i) * sizeof value, &value, sizeof value);
+      std::memcpy(to.data() + to_size(i) * sizeof value, &value, sizeof value);
     }
   }
 }
@@ -200,7 +200,7 @@ void join_bytes(const std::string& name, const std::string& scale_name, const Sc
     codes.read(first, raw);
     const std::array<float, 256>& table = e4m3();
     scaled(scales, first, to, [&](std::int64_t i) {
-      const auto byte = static_cast<std::uint8_t>(raw[static_cast<std::size_t>(i - first)]);
+      const auto byte = static_cast<std::uint8_t>(raw[to_size(i - first)]);
       return whole ? static_cast<float>(static_cast<std::int8_t>(byte)) : table[byte];
     });
   };
@@ -240,12 +240,11 @@ void join_packed(const std::string& stem, const Scheme& scheme, Sources& sources
     const std::int64_t last = first + static_cast<std::int64_t>(to.size() / sizeof(float)) - 1;
     const std::int64_t from = first / scales.columns * row_words;
     const std::int64_t end = (last / scales.columns + 1) * row_words;
-    std::vector<std::uint32_t> raw(static_cast<std::size_t>(end - from));
+    std::vector<std::uint32_t> raw(to_size(end - from));
     words.read(from, std::as_writable_bytes(std::span(raw)));
     scaled(scales, first, to, [&](std::int64_t i) {
       const std::int64_t column = i % scales.columns;
-      const std::uint32_t word =
-          raw[static_cast<std::size_t>(i / scales.columns * row_words + column / in_word - from)];
+      const std::uint32_t word = raw[to_size(i / scales.columns * row_words + column / in_word - from)];
       const std::uint32_t code = (word >> (column % in_word * bits)) & ((1u << bits) - 1);
       return static_cast<float>(static_cast<std::int32_t>(code) - (1 << (bits - 1)));
     });

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/foreign_file.h"
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::convert_impl {
@@ -57,7 +58,7 @@ class Message {
  private:
   std::span<const std::byte> take(std::uint64_t n) {
     if (n > rest_.size()) refuse_model("is truncated, or not a sentencepiece model");
-    const auto part = rest_.first(static_cast<std::size_t>(n));
+    const auto part = rest_.first(to_size(n));
     rest_ = rest_.subspan(part.size());
     return part;
   }

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::convert_impl {
@@ -168,7 +169,7 @@ void check_others(const Config& config, const Family& family) {
   if (const auto every = config.get_int({"global_attn_every_n_layers"});
       (family.traits & kEncoder) != 0 && every && *every > 0 && types != nullptr && types->is_array())
     for (std::size_t i = 0; i < types->size(); ++i)
-      if (((*types)[i] == "full_attention") != (i % static_cast<std::size_t>(*every) == 0))
+      if (((*types)[i] == "full_attention") != (i % to_size(*every) == 0))
         refuse(family, "layer_types", types->dump(), "full_attention every global_attn_every_n_layers");
   // "vision" concerns image rows only.
   if (const Json* const both = config.find({"use_bidirectional_attention"});

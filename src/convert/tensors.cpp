@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/counted.h"
+#include "base/to_size.h"
 #include "convert/arrange.h"
 #include "convert/place.h"
 #include "convert/refuse.h"
@@ -108,7 +109,7 @@ class Planner {
     for (std::int64_t row = 0; row < sources[0]->n_elements() / n_columns; ++row) {
       for (std::size_t i = 0; i < 2; ++i) {
         const DType type = *sources[i]->dtype;
-        rows[i].resize(static_cast<std::size_t>(n_columns));
+        rows[i].resize(to_size(n_columns));
         bytes.resize(row_bytes(type, n_columns));
         sources[i]->read(row * (n_columns / info(type).block_elements), bytes);
         unpack_row(type, bytes.data(), rows[i]);
@@ -150,7 +151,7 @@ class Planner {
     }
     if (stacked) {
       if (const auto n = config_.get_int(kExperts);
-          n && name.find("_exps.") != name.npos && static_cast<std::size_t>(*n) != parts.size())
+          n && name.find("_exps.") != name.npos && to_size(*n) != parts.size())
         refuse_tensor(parts.back().full, "is the last of " + std::to_string(parts.size()) +
                                              " experts, but config.json says " + std::to_string(*n));
       tensor.shape.insert(tensor.shape.begin(), static_cast<std::int64_t>(parts.size()));
@@ -222,7 +223,7 @@ class Planner {
     if (dim < 2 || !(part >= 0.0 && part <= 1.0) || !(factor > 0.0))
       refuse_config("rope's partial_rotary_factor or factor is out of range");
     OutTensor factors{.name = "rope_freqs.weight", .shape = {dim / 2}};
-    factors.values.assign(static_cast<std::size_t>(dim / 2), kStill);
+    factors.values.assign(to_size(dim / 2), kStill);
     const auto n = static_cast<std::int64_t>(part * static_cast<double>(dim) / 2.0);
     std::fill_n(factors.values.begin(), n, static_cast<float>(factor));
     tensors_.push_back(std::move(factors));
@@ -287,7 +288,7 @@ void fill_tensor(const OutTensor& tensor, std::span<std::byte> bytes) {
     return;
   }
   const DType stored = *tensor.views.front().source->dtype;
-  const auto n_columns = static_cast<std::size_t>(tensor.n_columns());
+  const auto n_columns = to_size(tensor.n_columns());
   const std::size_t row_in = row_bytes(stored, tensor.n_columns());
   const std::size_t row_out = row_bytes(tensor.type, tensor.n_columns());
   std::vector<float> values(n_columns);

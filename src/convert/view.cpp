@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/to_size.h"
 #include "tensor/codec.h"
 #include "weft/error.h"
 
@@ -18,9 +19,7 @@ constexpr std::int64_t kChunk = 4 << 20;  ///< Elements that are read at a time,
                                            ": its shape contradicts the sizes in config.json");
 }
 
-std::size_t block_bytes(const View& view) {
-  return static_cast<std::size_t>(info(*view.source->dtype).block_bytes);
-}
+std::size_t block_bytes(const View& view) { return to_size(info(*view.source->dtype).block_bytes); }
 
 std::int64_t n_blocks(const View& view) {
   std::int64_t n = 1;
@@ -63,10 +62,10 @@ std::byte* gather(const View& view, std::size_t size, std::size_t axis, const st
   const std::int64_t n = view.sizes[axis], stride = view.strides[axis];
   const bool innermost = axis + 1 == view.sizes.size();
   if (innermost && stride == 1) {
-    std::memcpy(to, from, static_cast<std::size_t>(n) * size);
-    return to + static_cast<std::size_t>(n) * size;
+    std::memcpy(to, from, to_size(n) * size);
+    return to + to_size(n) * size;
   }
-  for (std::int64_t i = 0; i < n; ++i, from += static_cast<std::size_t>(stride) * size) {
+  for (std::int64_t i = 0; i < n; ++i, from += to_size(stride) * size) {
     if (innermost) {
       std::memcpy(to, from, size);
       to += size;
@@ -88,10 +87,10 @@ void read_parts(const View& view, std::int64_t outer_stride,
     return;
   }
   const std::size_t size = block_bytes(view);
-  std::vector<std::byte> raw(static_cast<std::size_t>(extent(view)) * size);
+  std::vector<std::byte> raw(to_size(extent(view)) * size);
   view.source->read(view.offset, raw);
   if (view.sizes.size() == 1 && view.strides.front() == 1) return take_bytes(raw);
-  std::vector<std::byte> out(static_cast<std::size_t>(n_blocks(view)) * size);
+  std::vector<std::byte> out(to_size(n_blocks(view)) * size);
   gather(view, size, 0, raw.data(), out.data());
   take_bytes(out);
 }
@@ -108,7 +107,7 @@ View::View(const Source& from) : source(&from), sizes(from.shape) {
 std::size_t View::axis_of(int axis) const {
   const int n = static_cast<int>(sizes.size());
   if (axis < -n || axis >= n) refuse(*this, "has " + std::to_string(n) + " axes, which is too few");
-  return static_cast<std::size_t>(axis < 0 ? axis + n : axis);
+  return to_size(axis < 0 ? axis + n : axis);
 }
 
 View View::split(int axis, std::vector<std::int64_t> parts) const {

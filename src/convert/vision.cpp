@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "base/to_size.h"
 #include "convert/family.h"
 #include "convert/refuse.h"
 #include "weft/error.h"
@@ -275,10 +276,10 @@ class Planner {
     } else if (is(Kind::kQwen3)) {
       const auto n = static_cast<double>(vision_.require_int({"num_position_embeddings"}));
       side = std::llround(std::sqrt(n)) * patch;
-      std::vector<bool> tapped(static_cast<std::size_t>(n_layers()), false);
+      std::vector<bool> tapped(to_size(n_layers()), false);
       for (const std::int64_t layer : taps_) {
         if (layer >= n_layers()) refuse_config("deepstack_visual_indexes names a layer that does not exist");
-        tapped[static_cast<std::size_t>(layer)] = true;
+        tapped[to_size(layer)] = true;
       }
       set("is_deepstack_layers", tapped);
     }
@@ -331,7 +332,7 @@ class Planner {
     std::int64_t number = -1;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc() || number < 0) return std::nullopt;
-    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+    text.remove_prefix(to_size(end - text.data()));
     if (!text.starts_with('.')) return std::nullopt;
     text.remove_prefix(1);
     return number;
@@ -353,9 +354,8 @@ class Planner {
       name.remove_prefix(kTap.size());
       const auto tap = take_number(name);
       constexpr Rename kParts[] = {{"norm", "norm"}, {"linear_fc1", "fc1"}, {"linear_fc2", "fc2"}};
-      if (const auto to = tap ? renamed(kParts, name) : std::nullopt;
-          to && static_cast<std::size_t>(*tap) < taps_.size())
-        return "v.deepstack." + std::to_string(taps_[static_cast<std::size_t>(*tap)]) + "." + *to;
+      if (const auto to = tap ? renamed(kParts, name) : std::nullopt; to && to_size(*tap) < taps_.size())
+        return "v.deepstack." + std::to_string(taps_[to_size(*tap)]) + "." + *to;
     } else if (const auto to = renamed(family_.whole, name)) {
       return *to;
     }

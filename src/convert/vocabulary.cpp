@@ -14,6 +14,7 @@
 
 #include "base/counted.h"
 #include "base/read_file.h"
+#include "base/to_size.h"
 #include "convert/chat_templates.h"
 #include "convert/pre_tokenizer_name.h"
 #include "convert/refuse.h"
@@ -44,7 +45,7 @@ class Vocabulary {
  public:
   Vocabulary(const std::filesystem::path& folder, std::int64_t n_tokens, const std::string& pre,
              GgufWriter& file)
-      : folder_(folder), n_tokens_(static_cast<std::size_t>(n_tokens)), pre_(pre), file_(file) {
+      : folder_(folder), n_tokens_(to_size(n_tokens)), pre_(pre), file_(file) {
     names_ = read_json_if_there(folder / "tokenizer_config.json");
     // Older folders name their special tokens in a file of its own.
     const Json special = read_json_if_there(folder / "special_tokens_map.json");
@@ -83,11 +84,11 @@ class Vocabulary {
   void put(std::string text, std::int64_t id, std::int32_t kind) {
     if (id < 0) refuse("tokenizer.json: the token '" + text.substr(0, 60) + "' has a negative id");
     // The model has no row of embeddings for this token.
-    if (static_cast<std::size_t>(id) >= n_tokens_) {
+    if (to_size(id) >= n_tokens_) {
       beyond_.insert(std::move(text));
       return;
     }
-    const auto at = static_cast<std::size_t>(id);
+    const auto at = to_size(id);
     ids_[text] = id;
     tokens_[at] = std::move(text);
     kinds_[at] = kind;
@@ -286,9 +287,9 @@ class Vocabulary {
       std::string text = merge;
       if (const auto space = text.find(' '); space != text.npos) text.erase(space, 1);
       const auto found = ids_.find(text);
-      if (found == ids_.end() || seen[static_cast<std::size_t>(found->second)]) continue;
-      seen[static_cast<std::size_t>(found->second)] = true;
-      scores[static_cast<std::size_t>(found->second)] = next--;
+      if (found == ids_.end() || seen[to_size(found->second)]) continue;
+      seen[to_size(found->second)] = true;
+      scores[to_size(found->second)] = next--;
     }
     for (std::size_t i = 0; i < n_tokens_; ++i) {
       if (!seen[i] && kinds_[i] == kNormal) scores[i] = next--;  // Characters.
@@ -370,8 +371,8 @@ class Vocabulary {
         put_piece(piece.text, id++, piece.kind, piece.score);
       }
       read_added();
-      if (!fairseq && model.unknown >= 0 && static_cast<std::size_t>(model.unknown) < n_tokens_)
-        mark_unknown(static_cast<std::size_t>(model.unknown));
+      if (!fairseq && model.unknown >= 0 && to_size(model.unknown) < n_tokens_)
+        mark_unknown(to_size(model.unknown));
       set_charsmap(model.charsmap);
       finish_pieces(model.unigram ? "t5" : "llama", model.adds_space, model.removes_extra_spaces);
       fairseq_ = fairseq;
@@ -382,14 +383,14 @@ class Vocabulary {
   }
 
   void put_piece(std::string text, std::int64_t id, std::int32_t kind, float score) {
-    if (static_cast<std::size_t>(id) < n_tokens_) scores_[static_cast<std::size_t>(id)] = score;
+    if (to_size(id) < n_tokens_) scores_[to_size(id)] = score;
     put(std::move(text), id, kind);
   }
 
   /// Marks the token that the model's "unk_token" names, if it names one.
   void find_unknown(const Json& model) {
     const auto found = ids_.find(find_text(model, "unk_token").value_or(""));
-    if (found != ids_.end()) mark_unknown(static_cast<std::size_t>(found->second));
+    if (found != ids_.end()) mark_unknown(to_size(found->second));
   }
 
   void mark_unknown(std::size_t id) {
@@ -486,7 +487,7 @@ class Vocabulary {
                ", and tokenizer_config.json names no other as " + special.name);
       if (id < 0) continue;
       set(std::string(special.key) + "_token_id", static_cast<std::uint32_t>(id));
-      kinds_[static_cast<std::size_t>(id)] = special.kind;
+      kinds_[to_size(id)] = special.kind;
     }
     for (std::size_t i = 0; i < n_tokens_; ++i)
       if (kinds_[i] == kNormal)
@@ -581,8 +582,7 @@ class Vocabulary {
   std::string texts_of(const std::vector<std::int64_t>& ids) const {
     std::string texts;
     for (const std::int64_t id : ids)
-      texts +=
-          ' ' + (static_cast<std::uint64_t>(id) < n_tokens_ ? tokens_[static_cast<std::size_t>(id)] : "?");
+      texts += ' ' + (static_cast<std::uint64_t>(id) < n_tokens_ ? tokens_[to_size(id)] : "?");
     return texts.empty() ? " nothing" : texts;
   }
 

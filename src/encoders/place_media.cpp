@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "base/to_size.h"
 #include "weft/error.h"
 #include "weft/media.h"
 
@@ -43,7 +44,7 @@ class Writer {
     flush();
     if (std::exchange(is_first_, false) && tokenizer_.adds_bos()) to_.tokens.push_back(tokenizer_.bos());
     part.first = static_cast<int>(to_.tokens.size());
-    to_.tokens.insert(to_.tokens.end(), static_cast<std::size_t>(part.n), kMediaToken);
+    to_.tokens.insert(to_.tokens.end(), to_size(part.n), kMediaToken);
     to_.parts.push_back(std::move(part));
   }
   void flush() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::encoders {
@@ -50,7 +51,7 @@ Value TransformerBuilder::reordered(const std::string& name, std::initializer_li
                                     const char* how, std::int64_t rows, std::int64_t columns,
                                     const std::function<std::int64_t(std::int64_t, std::int64_t)>& from) {
   const WeightFile::Tensor& tensor = find(name, shape);
-  const std::size_t n = static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns);
+  const std::size_t n = to_size(rows) * to_size(columns);
   const std::size_t size = tensor.bytes.size() / n;
   if (size * n != tensor.bytes.size() || size < 2)
     throw Error(ErrorCode::kUnsupported, "tensor " + name + " has a quantized type; store it as F16 or F32");

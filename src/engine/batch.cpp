@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/to_size.h"
 #include "engine/refuse.h"
 
 namespace weft {
@@ -79,7 +80,7 @@ void Batch::add(std::span<const float> embedding, SeqId seq, const ItemOptions& 
 void Batch::set_options(int item, const ItemOptions& options) {
   (void)this->options(item);
   check(options, item);
-  items_[static_cast<std::size_t>(item)].options = options;
+  items_[to_size(item)].options = options;
 }
 
 const ItemOptions& Batch::options(int item) const {

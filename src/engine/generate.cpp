@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/counted.h"
+#include "base/to_size.h"
 #include "engine/boundary.h"
 #include "engine/drawn_token.h"
 #include "engine/forget.h"
@@ -75,8 +76,7 @@ class Generator {
       if (stop.empty()) refuse("a stop string is empty; leave it out");
     if (params_.context_shift) check_shift();
     if (reads_source()) return;
-    const auto room =
-        static_cast<std::size_t>(context_.cache().cells_total() - context_.cache().cells_used());
+    const auto room = to_size(context_.cache().cells_total() - context_.cache().cells_used());
     if (prompt.size() > room)
       refuse("the prompt has " + base::counted(prompt.size(), "token") + ", but the context has room for " +
              std::to_string(room) + "; enlarge the context (n_ctx), or shorten the prompt");
@@ -112,15 +112,14 @@ class Generator {
 
   /// Decodes the prompt in chunks; logits at its end only.
   bool prefill(std::span<const Token> prompt) {
-    const auto chunk =
-        static_cast<std::size_t>(params_.n_chunk > 0 ? params_.n_chunk : context_.batch_size());
+    const auto chunk = to_size(params_.n_chunk > 0 ? params_.n_chunk : context_.batch_size());
     const engine::PlacedPrompt placed(prompt, params_.parts, seq_, context_.cache().next_pos(seq_),
                                       params_.n_skipped);
     n_skipped_ = placed.n_skipped();
     for (std::size_t done = 0; done < prompt.size();) {
-      const auto n = static_cast<std::size_t>(engine::whole_parts(
-          params_.parts, static_cast<int>(done), static_cast<int>(std::min(chunk, prompt.size() - done)), 0,
-          context_.params().n_ubatch));
+      const auto n = to_size(engine::whole_parts(params_.parts, static_cast<int>(done),
+                                                 static_cast<int>(std::min(chunk, prompt.size() - done)), 0,
+                                                 context_.params().n_ubatch));
       batch_.clear();
       for (std::size_t i = done; i < done + n; ++i)
         placed.add(static_cast<int>(i), batch_, i + 1 == prompt.size() ? for_drawing() : ItemOptions{});
@@ -167,7 +166,7 @@ class Generator {
   Token draw() {
     const int last = batch_.size() - 1;
     if (params_.constraint != nullptr) {
-      allowed_.assign((static_cast<std::size_t>(context_.model().info().n_vocab) + 31) / 32, 0);
+      allowed_.assign((to_size(context_.model().info().n_vocab) + 31) / 32, 0);
       params_.constraint->fill({}, allowed_);
     }
     return engine::draw_token(context_, last, batch_[last].options.n_best > 0, sampler_, allowed_);

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "backend/cpu/device.h"
+#include "base/to_size.h"
 #include "engine/boundary.h"
 #include "engine/context_params.h"
 #include "engine/graph_sizes.h"
@@ -117,8 +118,8 @@ FileInfo inspect(const std::filesystem::path& path, const ContextParams& context
   for (const gguf::File::Entry& entry : file.metadata())
     result.metadata.push_back({entry.key, type_of(entry.value), text_of(entry.value)});
   for (const gguf::TensorInfo& tensor : file.tensors()) {
-    const std::size_t bytes = row_bytes(tensor.dtype, tensor.shape.back()) *
-                              static_cast<std::size_t>(tensor.n_elements() / tensor.shape.back());
+    const std::size_t bytes =
+        row_bytes(tensor.dtype, tensor.shape.back()) * to_size(tensor.n_elements() / tensor.shape.back());
     result.tensors.push_back({tensor.name, std::string(info(tensor.dtype).name), tensor.shape, bytes});
   }
   std::optional<model::ModelDescription> description;

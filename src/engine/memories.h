@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/to_size.h"
 #include "kv/sequence_memory.h"
 #include "model/builder.h"
 #include "weft/backend/device.h"
@@ -16,7 +17,7 @@ namespace weft::engine {
 template <typename T>
 std::span<T> host_values(const Bindings& bindings, ValueId id) {
   if (id == kNoValue) return {};
-  const std::span<std::byte> bytes = bindings[static_cast<std::size_t>(id)]->host();
+  const std::span<std::byte> bytes = bindings[to_size(id)]->host();
   return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 

@@ -6,6 +6,7 @@
 
 #include "backend/cpu/limits.h"
 #include "base/counted.h"
+#include "base/to_size.h"
 #include "engine/boundary.h"
 #include "engine/devices/device_choice.h"
 #include "engine/devices/fit_model.h"
@@ -61,8 +62,7 @@ std::span<const std::byte> source_bytes(const model::WeightUse& use, const Shape
   if (shape.rank() == 3) return tensor.data;
   // By the value's shape: the tensor's may have additional sizes of 1.
   const std::size_t row = row_bytes(tensor.dtype, shape.rank() == 1 ? 1 : shape[1].constant());
-  return tensor.data.subspan(static_cast<std::size_t>(use.row_begin) * row,
-                             static_cast<std::size_t>(use.n_rows) * row);
+  return tensor.data.subspan(to_size(use.row_begin) * row, to_size(use.n_rows) * row);
 }
 
 /// For the model's file.
@@ -70,7 +70,7 @@ std::size_t bytes_to_read(const model::WeightUse& use, const ValueInfo& value) {
   if (use.tensor == nullptr) return 0;
   if (!use.of_each) return source_bytes(use, value.shape).size();
   const std::size_t row = row_bytes(use.tensor->dtype, use.tensor->shape.back());
-  return row * static_cast<std::size_t>(use.tensor->shape[0] * use.n_rows);
+  return row * to_size(use.tensor->shape[0] * use.n_rows);
 }
 
 /// The cache of the CPU's packed weights, if requested. With several devices, each start may place other
@@ -91,10 +91,9 @@ KeptWeights kept_weights(const engine::ModelImpl& impl, const ModelParams& param
 WeightSource::Pieces rows_of_each(const model::WeightUse& use) {
   const gguf::TensorInfo& tensor = *use.tensor;
   const std::size_t row = row_bytes(tensor.dtype, tensor.shape.back());
-  return {.first = tensor.data.subspan(row * static_cast<std::size_t>(use.row_begin),
-                                       row * static_cast<std::size_t>(use.n_rows)),
-          .n = static_cast<std::size_t>(tensor.shape[0]),
-          .stride = row * static_cast<std::size_t>(tensor.shape[1])};
+  return {.first = tensor.data.subspan(row * to_size(use.row_begin), row * to_size(use.n_rows)),
+          .n = to_size(tensor.shape[0]),
+          .stride = row * to_size(tensor.shape[1])};
 }
 
 /// Concatenated.
@@ -144,7 +143,7 @@ void load_weights(engine::ModelImpl& impl, const model::ModelGraph& graph, const
       const std::span<const std::byte> bytes = source_bytes(use, value.shape);
       const DType dtype = value.shape.rank() == 1 ? use.tensor->dtype : value.dtype;
       for (const int place : places) {
-        const auto device = static_cast<std::size_t>(place);
+        const auto device = to_size(place);
         auto& weight = impl.weights[device][value.name];
         weight = impl.devices.devices[device]->create_weight(
             dtype, value.shape.dims({}),
@@ -193,7 +192,7 @@ void place_weights(engine::ModelImpl& impl, const Destination& to, const ModelPa
 /// Matrices are often padded to a round number of rows; rows after the last token are unused. Throws Error
 /// kInvalidFile if tokens have no row.
 void fit_vocabulary(text::Vocabulary& vocabulary, int n_rows) {
-  const std::size_t n_tokens = vocabulary.tokens.size(), n = static_cast<std::size_t>(n_rows);
+  const std::size_t n_tokens = vocabulary.tokens.size(), n = to_size(n_rows);
   if (n_tokens == n) return;
   const std::string counts = "tensor token_embd.weight has " + base::counted(n, "row") +
                              ", but the vocabulary (tokenizer.ggml.tokens) has " +

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/to_size.h"
 #include "engine/drawn_token.h"
 #include "engine/model_impl.h"
 
@@ -49,7 +50,7 @@ Token draw_token(const Context& context, int item, bool from_best, Sampler& samp
     if (!any_number(logits)) throw NotNumbersError(context.model());
     throw;
   }
-  if (!is_finite(logits[static_cast<std::size_t>(token)])) throw NotNumbersError(context.model());
+  if (!is_finite(logits[to_size(token)])) throw NotNumbersError(context.model());
   return token;
 }
 

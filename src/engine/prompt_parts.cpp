@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/counted.h"
+#include "base/to_size.h"
 #include "engine/refuse.h"
 
 namespace weft::engine {
@@ -38,7 +39,7 @@ void check_part(const EmbeddedPart& part, int after, std::span<const Token> prom
     refuse(name + "has " + std::to_string(part.n) +
            " rows that attend to each other, but a step has room for " +
            std::to_string(context.params().n_ubatch) + "; use a larger ubatch");
-  const auto places = prompt.subspan(static_cast<std::size_t>(part.first), static_cast<std::size_t>(part.n));
+  const auto places = prompt.subspan(to_size(part.first), to_size(part.n));
   if (std::any_of(places.begin(), places.end(), [](Token token) { return token != kMediaToken; }))
     refuse(name + "does not have kMediaToken at all its positions");
 }
@@ -51,7 +52,7 @@ void check_prompt(std::span<const Token> prompt, std::span<const EmbeddedPart> p
   int at = 0;
   const auto check_tokens = [&](int end) {
     for (; at < end; ++at)
-      if (const Token token = prompt[static_cast<std::size_t>(at)]; token < 0 || token >= n_vocab)
+      if (const Token token = prompt[to_size(at)]; token < 0 || token >= n_vocab)
         refuse("token " + std::to_string(token) + " is outside the vocabulary of " + std::to_string(n_vocab));
   };
   for (const EmbeddedPart& part : parts) {
@@ -90,21 +91,21 @@ PlacedPrompt::PlacedPrompt(std::span<const Token> tokens, std::span<const Embedd
 }
 
 void PlacedPrompt::add(int place, Batch& batch, ItemOptions options) const {
-  const auto index = static_cast<std::size_t>(part_behind(parts_, place) - parts_.begin());
+  const auto index = to_size(part_behind(parts_, place) - parts_.begin());
   const Pos skipped = skipped_[index];
   if (index == parts_.size() || place < parts_[index].first) {
     options.axes = axes_of_token(start_ + place, skipped);
-    return batch.add(tokens_[static_cast<std::size_t>(place)], seq_, options);
+    return batch.add(tokens_[to_size(place)], seq_, options);
   }
   const EmbeddedPart& part = parts_[index];
   const int row = place - part.first;
-  const auto width = static_cast<std::size_t>(part.n_embd);
+  const auto width = to_size(part.n_embd);
   if (part.both_ways) options.attend_to = start_ + end_of(part);
   const Pos begin = start_ + part.first - skipped;
   options.axes = part.grid_width > 0
                      ? AxisPositions{begin, begin + row / part.grid_width, begin + row % part.grid_width}
                      : axes_of_token(start_ + place, skipped);
-  batch.add(std::span(part.rows.get() + static_cast<std::size_t>(row) * width, width), seq_, options);
+  batch.add(std::span(part.rows.get() + to_size(row) * width, width), seq_, options);
 }
 
 int whole_parts(std::span<const EmbeddedPart> parts, int begin, int n, int n_before, int n_ubatch) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/to_size.h"
 #include "engine/memories.h"
 #include "engine/model_impl.h"
 #include "engine/refuse.h"
@@ -37,7 +38,7 @@ std::vector<AdapterUse> checked_adapters(const Model& model, std::span<const Ada
   if (twice != checked.end())
     refuse("adapter " + std::to_string(twice->adapter) +
            " is given twice; give it once, with the sum of both scales");
-  if (checked.size() > static_cast<std::size_t>(Context::kMaxAdapters))
+  if (checked.size() > to_size(Context::kMaxAdapters))
     refuse("a sequence can have " + std::to_string(Context::kMaxAdapters) + " adapters, not " +
            std::to_string(checked.size()) + "; give fewer, or merge them into one file");
   return checked;
@@ -55,10 +56,10 @@ AdapterRows::AdapterRows(const model::AdapterInputs& inputs, const Bindings& bin
 
 void AdapterRows::add(std::span<const AdapterUse> uses) {
   if (begins_.empty()) return;
-  const auto row = static_cast<std::size_t>(n_rows_);
+  const auto row = to_size(n_rows_);
   begins_[row] = n_uses_;
   for (const AdapterUse& use : uses) {
-    const auto at = static_cast<std::size_t>(n_uses_++);
+    const auto at = to_size(n_uses_++);
     rows_[at] = n_rows_;
     ids_[at] = use.adapter;
     weights_[at] = use.scale * adapters_->factor(use.adapter) * static_cast<float>(uses.size());

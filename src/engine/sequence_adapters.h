@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/to_size.h"
 #include "model/additions.h"
 #include "model/builder.h"
 #include "weft/backend/device.h"
@@ -20,13 +21,13 @@ class SequenceAdapters {
  public:
   /// `usual`: the adapters of sequences without adapters of their own.
   SequenceAdapters(const Model& model, std::span<const AdapterUse> usual, int n_sequences)
-      : usual_(checked_adapters(model, usual)), of_(static_cast<std::size_t>(n_sequences), usual_) {}
+      : usual_(checked_adapters(model, usual)), of_(to_size(n_sequences), usual_) {}
 
-  const std::vector<AdapterUse>& of(SeqId seq) const { return of_[static_cast<std::size_t>(seq)]; }
+  const std::vector<AdapterUse>& of(SeqId seq) const { return of_[to_size(seq)]; }
   const std::vector<AdapterUse>& usual() const { return usual_; }
   bool same(SeqId a, SeqId b) const { return of(a) == of(b); }
   /// `uses` were checked.
-  void set(SeqId seq, std::vector<AdapterUse> uses) { of_[static_cast<std::size_t>(seq)] = std::move(uses); }
+  void set(SeqId seq, std::vector<AdapterUse> uses) { of_[to_size(seq)] = std::move(uses); }
   void reset(SeqId seq) { set(seq, usual_); }
 
  private:

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <string>
 
+#include "base/to_size.h"
 #include "engine/memories.h"
 #include "engine/refuse.h"
 
 namespace weft::engine {
 
 void check_source_size(std::size_t n_tokens, int n_source) {
-  if (n_tokens > static_cast<std::size_t>(n_source))
+  if (n_tokens > to_size(n_source))
     refuse("the encoder input has " + std::to_string(n_tokens) + " tokens, but the limit is " +
            std::to_string(n_source) +
            "; use a larger n_source (--source-size of the program), or shorten the input");
@@ -18,9 +19,9 @@ void check_source_size(std::size_t n_tokens, int n_source) {
 Sources::Sources(const model::ModelGraph& graph, const Bindings& bindings, int n_sequences, int n_source)
     : n_source_(n_source),
       n_pages_((n_source + kPageCells - 1) / kPageCells),
-      slot_of_(static_cast<std::size_t>(n_sequences), kNone),
-      n_holders_(static_cast<std::size_t>(n_sequences), 0),
-      size_of_(static_cast<std::size_t>(n_sequences), 0),
+      slot_of_(to_size(n_sequences), kNone),
+      n_holders_(to_size(n_sequences), 0),
+      size_of_(to_size(n_sequences), 0),
       tokens_(host_values<std::int32_t>(bindings, graph.source.tokens)),
       positions_(host_values<std::int32_t>(bindings, graph.source.positions)),
       cells_(host_values<std::int32_t>(bindings, graph.source.cells)),
@@ -31,21 +32,19 @@ Sources::Sources(const model::ModelGraph& graph, const Bindings& bindings, int n
   std::ranges::fill(extent_counts_, 0);
 }
 
-int Sources::size(SeqId seq) const {
-  return slot_of(seq) == kNone ? 0 : size_of_[static_cast<std::size_t>(slot_of(seq))];
-}
+int Sources::size(SeqId seq) const { return slot_of(seq) == kNone ? 0 : size_of_[to_size(slot_of(seq))]; }
 
 void Sources::hold(SeqId seq, int slot) {
-  int& held = slot_of_[static_cast<std::size_t>(seq)];
+  int& held = slot_of_[to_size(seq)];
   if (held == slot) return;
-  if (held != kNone) --n_holders_[static_cast<std::size_t>(held)];
+  if (held != kNone) --n_holders_[to_size(held)];
   held = slot;
-  if (slot != kNone) ++n_holders_[static_cast<std::size_t>(slot)];
+  if (slot != kNone) ++n_holders_[to_size(slot)];
   if (extent_counts_.empty()) return;
   const std::int32_t n_used = (size(seq) + kPageCells - 1) / kPageCells;
-  extent_counts_[static_cast<std::size_t>(seq)] = n_used;
+  extent_counts_[to_size(seq)] = n_used;
   for (std::int32_t i = 0; i < n_used; ++i)
-    extents_[static_cast<std::size_t>(seq * n_pages_ + i)] = {
+    extents_[to_size(seq * n_pages_ + i)] = {
         .mask = ~std::uint64_t{0}, .page = slot * n_pages_ + i, .base = i * kPageCells};
 }
 
@@ -58,7 +57,7 @@ void Sources::reserve(SeqId seq, int n_tokens) {
   const auto free = std::ranges::find(n_holders_, 0);
   const auto slot = static_cast<int>(free - n_holders_.begin());
   n_touched_ = std::max(n_touched_, slot + 1);
-  size_of_[static_cast<std::size_t>(slot)] = n_tokens;
+  size_of_[to_size(slot)] = n_tokens;
   hold(seq, slot);
 }
 
@@ -76,7 +75,7 @@ std::int64_t Sources::cells_touched() const { return std::int64_t{n_touched_} * 
 bool Sources::consistent() const {
   std::vector<int> counts(n_holders_.size(), 0);
   for (const int slot : slot_of_)
-    if (slot != kNone) ++counts[static_cast<std::size_t>(slot)];
+    if (slot != kNone) ++counts[to_size(slot)];
   return counts == n_holders_;
 }
 

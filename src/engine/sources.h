@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/to_size.h"
 #include "model/builder.h"
 #include "weft/backend/device.h"
 #include "weft/graph/extent.h"
@@ -44,7 +45,7 @@ class Sources {
 
  private:
   static constexpr int kNone = -1;
-  int slot_of(SeqId seq) const { return slot_of_[static_cast<std::size_t>(seq)]; }
+  int slot_of(SeqId seq) const { return slot_of_[to_size(seq)]; }
   void hold(SeqId seq, int slot);
 
   const int n_source_;          // Tokens of a source, at most.

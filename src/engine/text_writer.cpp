@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
+
 namespace weft::engine {
 
 bool StopFilter::push(std::string_view text, std::string& out, bool shown) {
@@ -10,7 +12,7 @@ bool StopFilter::push(std::string_view text, std::string& out, bool shown) {
     const int found = matcher_.push(byte);
     if (found < 0 || !counts_) continue;
     found_ = found;
-    const std::size_t n_hidden = found_ < n_shown_ ? 0 : stops_[static_cast<std::size_t>(found_)].size();
+    const std::size_t n_hidden = found_ < n_shown_ ? 0 : stops_[to_size(found_)].size();
     release(held_.size() - n_hidden, out);
     held_.clear();
     return true;

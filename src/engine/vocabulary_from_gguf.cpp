@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/notes.h"
+#include "base/to_size.h"
 #include "text/pre_tokenizer.h"
 #include "weft/error.h"
 
@@ -42,7 +43,7 @@ std::optional<TokenKind> kind_of(std::int64_t type) {
                                  TokenKind::kControl, TokenKind::kUserDefined, TokenKind::kUnused,
                                  TokenKind::kByte};
   if (type < 0 || type >= static_cast<std::int64_t>(kKinds.size())) return std::nullopt;
-  return kKinds[static_cast<std::size_t>(type)];
+  return kKinds[to_size(type)];
 }
 
 void read_kinds(const gguf::File& file, Vocabulary& v) {

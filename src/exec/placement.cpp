@@ -7,6 +7,7 @@
 
 #include "backend/host_tensor.h"
 #include "base/check.h"
+#include "base/to_size.h"
 #include "exec/splits.h"
 #include "weft/dtype.h"
 #include "weft/error.h"
@@ -123,7 +124,7 @@ class Placer {
       if (!is_placed(input)) continue;
       auto at = std::find(columns.begin(), columns.end(), input);
       if (at == columns.end()) at = columns.insert(columns.end(), input);
-      const auto column = static_cast<std::size_t>(at - columns.begin());
+      const auto column = to_size(at - columns.begin());
       if (std::find(reads.begin(), reads.end(), column) == reads.end()) reads.push_back(column);
     }
     columns.push_back(node.output);
@@ -199,8 +200,8 @@ class Placer {
     int at = static_cast<int>(last);
     for (std::size_t n = graph_.nodes().size(); n-- > 0;) {
       if (!live_[n]) continue;
-      result.device_of[n] = states_[static_cast<std::size_t>(at)].device;
-      at = states_[static_cast<std::size_t>(at)].parent;
+      result.device_of[n] = states_[to_size(at)].device;
+      at = states_[to_size(at)].parent;
     }
     result.seconds = cost_of(graph_, costs_, result.device_of);
     return result;
@@ -295,11 +296,11 @@ Placement place_greedily(const Graph& graph, const Costs& costs) {
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
     const Node& node = graph.nodes()[n];
     const auto can = [&](int device) { return costs.node_at(n, device) != kImpossible; };
-    std::vector<int> n_inputs(static_cast<std::size_t>(costs.n_devices));
+    std::vector<int> n_inputs(to_size(costs.n_devices));
     int of_state = -1;
     for (const ValueId input : node.inputs) {
       const NodeId producer = graph.value(input).producer;
-      if (producer != kNoNode) ++n_inputs[static_cast<std::size_t>(result.device_of[index(producer)])];
+      if (producer != kNoNode) ++n_inputs[to_size(result.device_of[index(producer)])];
       if (const ValueId state = state_behind(graph, input);
           state != kNoValue && device_of_state[index(state)] >= 0)
         of_state = device_of_state[index(state)];
@@ -307,7 +308,7 @@ Placement place_greedily(const Graph& graph, const Costs& costs) {
     int best = -1;
     for (int device = 0; device < costs.n_devices; ++device) {
       if (!can(device)) continue;
-      const auto more = [&](int d) { return n_inputs[static_cast<std::size_t>(d)]; };
+      const auto more = [&](int d) { return n_inputs[to_size(d)]; };
       if (best < 0 || more(device) > more(best) ||
           (more(device) == more(best) && costs.node_at(n, device) < costs.node_at(n, best)))
         best = device;
@@ -335,7 +336,7 @@ std::vector<MemoryNeed> memory_needs(const Graph& graph, std::span<Device* const
 
   std::vector<std::vector<bool>> counted(devices.size(), std::vector<bool>(graph.values().size()));
   for (const Split& split : splits.splits) {
-    const auto d = static_cast<std::size_t>(split.device);
+    const auto d = to_size(split.device);
     for (std::size_t v = 0; v < split.whole_value.size(); ++v) {
       const ValueInfo& info = split.graph.values()[v];
       if (info.kind != ValueKind::kWeight && info.kind != ValueKind::kState) continue;
@@ -351,11 +352,11 @@ std::vector<MemoryNeed> memory_needs(const Graph& graph, std::span<Device* const
   for (std::size_t d = 0; d < devices.size(); ++d) needs[d].workspace = own[d] + shared[d];
   const int n_at_once = steps_at_once(splits, beside, most_at_once);
   for (const StepTensor& tensor : step_tensors(graph, splits))
-    needs[static_cast<std::size_t>(tensor.device)].step_tensors +=
-        value_bytes(graph.value(tensor.value), bounds) * static_cast<std::size_t>(sets_of(tensor, n_at_once));
+    needs[to_size(tensor.device)].step_tensors +=
+        value_bytes(graph.value(tensor.value), bounds) * to_size(sets_of(tensor, n_at_once));
   for (std::size_t v = 0; v < graph.values().size(); ++v)
     if (graph.values()[v].kind == ValueKind::kInput && splits.home[v] < 0)
-      needs[static_cast<std::size_t>(host)].step_tensors += value_bytes(graph.values()[v], bounds);
+      needs[to_size(host)].step_tensors += value_bytes(graph.values()[v], bounds);
   return needs;
 }
 

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "base/to_size.h"
 #include "exec/splits.h"
 #include "weft/backend/device.h"
 #include "weft/graph.h"
@@ -41,13 +42,10 @@ struct Costs {
   int host = 0;              ///< The device on whose side inputs are written and outputs read.
   std::vector<double> node;  ///< [node][device] seconds; kImpossible: it cannot be there.
   std::vector<double> copy;  ///< [value][from][to] seconds.
-  double node_at(std::size_t n, int device) const {
-    return node[n * static_cast<std::size_t>(n_devices) + static_cast<std::size_t>(device)];
-  }
+  double node_at(std::size_t n, int device) const { return node[n * to_size(n_devices) + to_size(device)]; }
   double copy_of(ValueId value, int from, int to) const {
-    const auto n = static_cast<std::size_t>(n_devices);
-    return copy[(static_cast<std::size_t>(value) * n + static_cast<std::size_t>(from)) * n +
-                static_cast<std::size_t>(to)];
+    const auto n = to_size(n_devices);
+    return copy[(to_size(value) * n + to_size(from)) * n + to_size(to)];
   }
 };
 

@@ -6,6 +6,7 @@
 #include "backend/host_tensor.h"
 #include "base/check.h"
 #include "base/pool.h"
+#include "base/to_size.h"
 #include "graph/refuse.h"
 #include "weft/error.h"
 
@@ -77,7 +78,7 @@ void Plan::add_part(Compiled& result, Part part, const CompileOptions& options) 
       result.parts.push_back(std::move(part));
       return;
     }
-  Device& on = *devices_[static_cast<std::size_t>(part.device)];
+  Device& on = *devices_[to_size(part.device)];
   for (const Node& node : part.graph.nodes())
     if (!on.supports(part.graph, node))
       throw Error(ErrorCode::kUnsupported, line_text(node.source.where) + on.info().name +
@@ -95,7 +96,7 @@ void Plan::add_part(Compiled& result, Part part, const CompileOptions& options) 
 void Plan::adopt_plans(Compiled& next) {
   for (Part& part : next.parts) {
     if (part.same_as < 0) continue;
-    part.plan = std::move(now_.parts[static_cast<std::size_t>(std::exchange(part.same_as, -1))].plan);
+    part.plan = std::move(now_.parts[to_size(std::exchange(part.same_as, -1))].plan);
     part.rebound = true;
   }
 }
@@ -133,8 +134,8 @@ void Plan::compile_whole(Compiled& result) {
   const Bindings& bindings = part.bindings.front();
   std::vector<bool> used(bindings.size());
   for (const Node& node : graph.nodes()) {
-    used[static_cast<std::size_t>(node.output)] = true;
-    for (const ValueId input : node.inputs) used[static_cast<std::size_t>(input)] = true;
+    used[to_size(node.output)] = true;
+    for (const ValueId input : node.inputs) used[to_size(input)] = true;
   }
   for (std::size_t v = 0; v < bindings.size(); ++v) {
     if (bindings[v] == nullptr && used[v] && needs_binding(graph, static_cast<ValueId>(v)))
@@ -168,14 +169,12 @@ void Plan::compile_splits(Compiled& result) {
   const Splits splits = split(graph, result.placed.device_of, beside);
   // A value has one tensor on each device that makes or reads it; what the caller does not bind is made here.
   const auto tensor_on = [&](int device, ValueId whole) {
-    DeviceTensor*& tensor =
-        result.placed.bindings[static_cast<std::size_t>(device)][static_cast<std::size_t>(whole)];
+    DeviceTensor*& tensor = result.placed.bindings[to_size(device)][to_size(whole)];
     if (tensor != nullptr) return tensor;
     const ValueInfo& value = graph.value(whole);
     if (needs_binding(graph, whole) && (value.kind == ValueKind::kWeight || value.kind == ValueKind::kState ||
-                                        splits.home[static_cast<std::size_t>(whole)] == device))
-      refuse("tensor " + value.name + " is not bound on " +
-             devices_[static_cast<std::size_t>(device)]->info().name);
+                                        splits.home[to_size(whole)] == device))
+      refuse("tensor " + value.name + " is not bound on " + devices_[to_size(device)]->info().name);
     return tensor = make_carrier(result, device, whole);
   };
   // Values that the host writes are on the host.
@@ -183,9 +182,9 @@ void Plan::compile_splits(Compiled& result) {
     return graph.value(copy.value).producer != kNoNode && copies_directly(copy.from, copy.to);
   };
   std::vector<bool> for_host(graph.values().size());  // By value: whether it is read there or copied over it.
-  for (const ValueId output : graph.outputs()) for_host[static_cast<std::size_t>(output)] = true;
+  for (const ValueId output : graph.outputs()) for_host[to_size(output)] = true;
   for (const Copy& of : splits.copies)
-    if (!is_direct(of)) for_host[static_cast<std::size_t>(of.value)] = true;
+    if (!is_direct(of)) for_host[to_size(of.value)] = true;
   std::vector<std::size_t> made_by(graph.values().size());  // By value that crosses: its part.
   auto copy = splits.copies.begin();                        // They are in the order of the splits.
   const CompileOptions options = shared_by_splits(graph.nodes().size());
@@ -206,10 +205,10 @@ void Plan::compile_splits(Compiled& result) {
       }
       const Direct direct{*copy, result.n_direct++};
       part.receives.push_back(direct);
-      result.parts[made_by[static_cast<std::size_t>(copy->value)]].sends.push_back(direct);
+      result.parts[made_by[to_size(copy->value)]].sends.push_back(direct);
     }
     for (const ValueId output : split.graph.outputs()) {
-      const auto whole = static_cast<std::size_t>(part.whole_value[static_cast<std::size_t>(output)]);
+      const auto whole = to_size(part.whole_value[to_size(output)]);
       made_by[whole] = result.parts.size();
       if (!for_host[whole]) part.not_for_host.push_back(output);
     }
@@ -222,42 +221,39 @@ void Plan::compile_splits(Compiled& result) {
 DeviceTensor* Plan::make_carrier(Compiled& result, int device, ValueId value) const {
   const Graph& graph = result.placed.graph;
   const ValueInfo& info = graph.value(value);
-  Device& on = *devices_[static_cast<std::size_t>(device)];
+  Device& on = *devices_[to_size(device)];
   result.carriers.push_back(create_host_tensor(on, info, info.shape.dims(graph.bounds())));
-  result.carrier_bytes[static_cast<std::size_t>(device)] += result.carriers.back()->bytes();
+  result.carrier_bytes[to_size(device)] += result.carriers.back()->bytes();
   return result.carriers.back().get();
 }
 
 void Plan::make_ahead(Compiled& result, std::span<const StepTensor> tensors, int n_at_once) const {
   const Graph& graph = result.placed.graph;
-  result.flights = std::vector<Flight>(static_cast<std::size_t>(n_at_once));
-  result.ahead.assign(static_cast<std::size_t>(n_at_once), result.placed.bindings);
+  result.flights = std::vector<Flight>(to_size(n_at_once));
+  result.ahead.assign(to_size(n_at_once), result.placed.bindings);
   for (const StepTensor& tensor : tensors) {
     if (tensor.from_host) result.inputs.emplace_back(tensor.device, tensor.value);
     // The first set has what the caller gave where it can.
     for (std::size_t i = tensor.from_host ? 0 : 1; i < result.ahead.size(); ++i)
-      result.ahead[i][static_cast<std::size_t>(tensor.device)][static_cast<std::size_t>(tensor.value)] =
+      result.ahead[i][to_size(tensor.device)][to_size(tensor.value)] =
           make_carrier(result, tensor.device, tensor.value);
   }
 
   std::vector<std::vector<int>> users(graph.values().size());  // Of states.
   for (std::size_t p = 0; p < result.parts.size(); ++p)
     for (const ValueId value : result.parts[p].whole_value)
-      if (graph.value(value).kind == ValueKind::kState)
-        users[static_cast<std::size_t>(value)].push_back(static_cast<int>(p));
+      if (graph.value(value).kind == ValueKind::kState) users[to_size(value)].push_back(static_cast<int>(p));
   for (std::size_t p = 0; p < result.parts.size(); ++p) {
     Part& part = result.parts[p];
     for (const std::vector<Bindings>& set : result.ahead) {
       Bindings bindings = part.bindings.front();
       for (std::size_t v = 0; v < bindings.size(); ++v)
-        if (bindings[v] != nullptr)
-          bindings[v] =
-              set[static_cast<std::size_t>(part.device)][static_cast<std::size_t>(part.whole_value[v])];
+        if (bindings[v] != nullptr) bindings[v] = set[to_size(part.device)][to_size(part.whole_value[v])];
       part.bindings.push_back(std::move(bindings));
     }
     part.after_before = {static_cast<int>(p)};
     for (const ValueId value : part.whole_value) {
-      const auto& with = users[static_cast<std::size_t>(value)];
+      const auto& with = users[to_size(value)];
       part.after_before.insert(part.after_before.end(), with.begin(), with.end());
     }
     std::sort(part.after_before.begin(), part.after_before.end());
@@ -295,9 +291,7 @@ void Plan::check(const Step& step) const {
     const ValueInfo& value = graph.value(rebinding.value);
     if (rebinding.device < 0 || rebinding.device >= static_cast<int>(devices_.size()))
       refuse("tensor " + value.name + " is bound anew on a device that is not there");
-    const DeviceTensor* old =
-        now_.placed
-            .bindings[static_cast<std::size_t>(rebinding.device)][static_cast<std::size_t>(rebinding.value)];
+    const DeviceTensor* old = now_.placed.bindings[to_size(rebinding.device)][to_size(rebinding.value)];
     if (!options_.allowed.tensors)
       refuse("tensor " + value.name + " is bound anew, and the plan does not allow changed tensors");
     if (!needs_binding(graph, rebinding.value) || rebinding.tensor == nullptr || old == nullptr)
@@ -310,8 +304,8 @@ void Plan::check(const Step& step) const {
 }
 
 void Plan::rebind(const Rebinding& rebinding) {
-  const auto device = static_cast<std::size_t>(rebinding.device);
-  const auto value = static_cast<std::size_t>(rebinding.value);
+  const auto device = to_size(rebinding.device);
+  const auto value = to_size(rebinding.value);
   DeviceTensor* const old = std::exchange(now_.placed.bindings[device][value], rebinding.tensor);
   // Inputs of steps ahead stay copies.
   for (std::vector<Bindings>& set : now_.ahead)
@@ -330,8 +324,8 @@ void Plan::rebind(const Rebinding& rebinding) {
 DeviceTensor& Plan::output(ValueId value) const {
   const NodeId producer = now_.placed.graph.value(value).producer;
   WEFT_CHECK(producer != kNoNode);
-  const int device = now_.placed.device_of[static_cast<std::size_t>(producer)];
-  return *set(done_set_)[static_cast<std::size_t>(device)][static_cast<std::size_t>(value)];
+  const int device = now_.placed.device_of[to_size(producer)];
+  return *set(done_set_)[to_size(device)][to_size(value)];
 }
 
 double Plan::kernel_seconds() const {
@@ -341,7 +335,7 @@ double Plan::kernel_seconds() const {
 }
 
 std::size_t Plan::own_bytes(int device) const {
-  std::size_t sum = now_.carrier_bytes[static_cast<std::size_t>(device)];
+  std::size_t sum = now_.carrier_bytes[to_size(device)];
   for (const Part& part : now_.parts)
     if (part.device == device) sum += part.plan->memory().own;
   return sum;

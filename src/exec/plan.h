@@ -26,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/to_size.h"
 #include "exec/splits.h"
 #include "weft/backend/device.h"
 #include "weft/graph.h"
@@ -185,9 +186,7 @@ class Plan {
   void add_part(Compiled& result, Part part, const CompileOptions& options);
   void adopt_plans(Compiled& next);
   void make_ahead(Compiled& result, std::span<const StepTensor> tensors, int n_at_once) const;
-  bool copies_directly(int from, int to) const {
-    return direct_[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)];
-  }
+  bool copies_directly(int from, int to) const { return direct_[to_size(from)][to_size(to)]; }
   DeviceTensor* make_carrier(Compiled& result, int device, ValueId value) const;
   void check(const Step& step) const;
   void rebind(const Rebinding& rebinding);
@@ -211,9 +210,9 @@ class Plan {
   void fill_inputs(Flight& flight, const Part& part);
   void send_outputs(Flight& flight, const Part& part);
   void drop_transfers(Flight& flight) noexcept;
-  Device& device_at(int device) const { return *devices_[static_cast<std::size_t>(device)]; }
+  Device& device_at(int device) const { return *devices_[to_size(device)]; }
   DeviceTensor& tensor_of(const Flight& flight, int device, ValueId value) const {
-    return *set(flight.set)[static_cast<std::size_t>(device)][static_cast<std::size_t>(value)];
+    return *set(flight.set)[to_size(device)][to_size(value)];
   }
   std::span<const std::int64_t> symbols_of(const Flight& flight) const {
     return flight.is_cut ? flight.cut_symbols : flight.symbols;

@@ -6,6 +6,7 @@
 
 #include "backend/host_tensor.h"
 #include "base/check.h"
+#include "base/to_size.h"
 #include "exec/plan.h"
 #include "weft/error.h"
 
@@ -39,7 +40,7 @@ bool Plan::start(const Step& step) {
   check(step);
   const Flight& flight = begin(step, next_flight_ + 1);
   for (const auto& [device, value] : now_.inputs) {
-    const auto d = static_cast<std::size_t>(device), v = static_cast<std::size_t>(value);
+    const auto d = to_size(device), v = to_size(value);
     copy_value(flight, value, *set(0)[d][v], *set(flight.set)[d][v]);
   }
   const bool any_done = n_in_flight_ == now_.flights.size();
@@ -103,11 +104,11 @@ Plan::Outlook Plan::outlook(const Flight& flight, const Flight* before) {
   };
   if (before != nullptr)
     for (const int p : next.after_before) {
-      if (before->next <= static_cast<std::size_t>(p)) return {};
-      if (Part& part = now_.parts[static_cast<std::size_t>(p)]; !is_behind(part)) must_end(part, *before);
+      if (before->next <= to_size(p)) return {};
+      if (Part& part = now_.parts[to_size(p)]; !is_behind(part)) must_end(part, *before);
     }
   for (const int p : next.after)
-    if (Part& part = now_.parts[static_cast<std::size_t>(p)]; !is_behind(part)) must_end(part, flight);
+    if (Part& part = now_.parts[to_size(p)]; !is_behind(part)) must_end(part, flight);
   result.ready = result.waits == nullptr;
   return result;
 }

@@ -7,6 +7,7 @@
 
 #include "backend/host_tensor.h"
 #include "base/check.h"
+#include "base/to_size.h"
 #include "weft/dtype.h"
 #include "weft/error.h"
 
@@ -68,7 +69,7 @@ class Splitter {
 
   void add(std::size_t node) {
     const int device = device_of_[node];
-    int& last = last_of_[static_cast<std::size_t>(device)];
+    int& last = last_of_[to_size(device)];
     std::vector<int> sources;
     for (const ValueId input : graph_.nodes()[node].inputs) {
       const NodeId producer = graph_.value(input).producer;
@@ -92,7 +93,7 @@ class Splitter {
       if (is_after) continue;
       std::vector<bool>& known = run(last).known_after;
       known.resize(runs_.size());
-      known[static_cast<std::size_t>(source)] = true;
+      known[to_size(source)] = true;
       for (std::size_t r = 0; r < run(source).known_after.size(); ++r)
         if (run(source).known_after[r]) known[r] = true;
     }
@@ -100,18 +101,18 @@ class Splitter {
       if (source != last) run(source).closed = true;
   }
 
-  Run& run(int r) { return runs_[static_cast<std::size_t>(r)]; }
-  const Run& run(int r) const { return runs_[static_cast<std::size_t>(r)]; }
+  Run& run(int r) { return runs_[to_size(r)]; }
+  const Run& run(int r) const { return runs_[to_size(r)]; }
 
   bool comes_after(int later, int earlier) const {
     const auto& known = run(later).known_after;
-    return static_cast<std::size_t>(earlier) < known.size() && known[static_cast<std::size_t>(earlier)];
+    return to_size(earlier) < known.size() && known[to_size(earlier)];
   }
 
   /// Whether a run that could so far run at the same time as one of the sources would have to wait for it.
   bool waits_anew(int r, std::span<const int> sources) const {
     return std::any_of(sources.begin(), sources.end(), [&](int source) {
-      const auto beside = [&](int of) { return is_async_[static_cast<std::size_t>(run(of).device)]; };
+      const auto beside = [&](int of) { return is_async_[to_size(run(of).device)]; };
       return source != r && !comes_after(r, source) && (beside(r) || beside(source));
     });
   }
@@ -123,12 +124,9 @@ class Splitter {
       std::size_t best = runs_.size();
       for (std::size_t r = 0; r < runs_.size(); ++r) {
         const auto& after = runs_[r].after;
-        if (done[r] || !std::all_of(after.begin(), after.end(),
-                                    [&](int a) { return done[static_cast<std::size_t>(a)]; }))
+        if (done[r] || !std::all_of(after.begin(), after.end(), [&](int a) { return done[to_size(a)]; }))
           continue;
-        const auto beside = [&](std::size_t run) {
-          return is_async_[static_cast<std::size_t>(runs_[run].device)];
-        };
+        const auto beside = [&](std::size_t run) { return is_async_[to_size(runs_[run].device)]; };
         if (best == runs_.size() || (beside(r) && !beside(best))) best = r;
       }
       WEFT_CHECK(best < runs_.size());
@@ -185,7 +183,7 @@ class Splitter {
       return;
     }
     split.device = run.device;
-    for (const int before : run.after) split.after.push_back(place_of_[static_cast<std::size_t>(before)]);
+    for (const int before : run.after) split.after.push_back(place_of_[to_size(before)]);
     std::sort(split.after.begin(), split.after.end());
     for (const Symbol& symbol : graph_.symbols()) split.graph.add_symbol(symbol.name, symbol.min, symbol.max);
     std::vector<ValueId> here(graph_.values().size(), kNoValue);
@@ -225,7 +223,7 @@ class Splitter {
   }
 
   void note_copies(int s) {
-    const Split& split = result_.splits[static_cast<std::size_t>(s)];
+    const Split& split = result_.splits[to_size(s)];
     for (std::size_t v = 0; v < split.whole_value.size(); ++v) {
       const ValueId whole = split.whole_value[v];
       const int from = result_.home[index(whole)];
@@ -266,7 +264,7 @@ std::vector<StepTensor> step_tensors(const Graph& graph, const Splits& splits) {
   std::vector<StepTensor> result;
   std::vector<std::vector<bool>> seen;  // By device and value.
   for (const Split& split : splits.splits) {
-    const auto device = static_cast<std::size_t>(split.device);
+    const auto device = to_size(split.device);
     seen.resize(std::max(seen.size(), device + 1));
     seen[device].resize(graph.values().size());
     for (std::size_t v = 0; v < split.whole_value.size(); ++v) {
@@ -291,11 +289,10 @@ int steps_at_once(const Splits& splits, const std::vector<bool>& is_async, int m
   int n_stages = 0;
   for (const Split& split : splits.splits) {
     int stage = 0;
-    for (const int before : split.after)
-      stage = std::max(stage, stage_of[static_cast<std::size_t>(before)] + 1);
+    for (const int before : split.after) stage = std::max(stage, stage_of[to_size(before)] + 1);
     stage_of.push_back(stage);
     n_stages = std::max(n_stages, stage + 1);
-    const int worker = is_async[static_cast<std::size_t>(split.device)] ? split.device : kHost;
+    const int worker = is_async[to_size(split.device)] ? split.device : kHost;
     workers.insert(worker);
     positions.insert({stage, worker});
   }
@@ -321,10 +318,10 @@ std::string to_dot(const Graph& graph, const Splits& splits, std::span<const std
     for (const Node& node : nodes)
       made_by[index(split.whole_value[index(node.output)])] = static_cast<int>(s);
     text += "  s" + std::to_string(s) + " [fillcolor=\"" +
-            kColours[static_cast<std::size_t>(split.device) % std::size(kColours)] + "\", label=\"split " +
-            std::to_string(s) + " on " + device_names[static_cast<std::size_t>(split.device)] + "\\n" +
-            std::to_string(nodes.size()) + " nodes\\n" + split.graph.value(nodes.front().output).name +
-            "\\nto " + split.graph.value(nodes.back().output).name + "\"];\n";
+            kColours[to_size(split.device) % std::size(kColours)] + "\", label=\"split " + std::to_string(s) +
+            " on " + device_names[to_size(split.device)] + "\\n" + std::to_string(nodes.size()) +
+            " nodes\\n" + split.graph.value(nodes.front().output).name + "\\nto " +
+            split.graph.value(nodes.back().output).name + "\"];\n";
     for (const int before : split.after)
       text += "  s" + std::to_string(before) + " -> s" + std::to_string(s) + " [style=dotted];\n";
   }

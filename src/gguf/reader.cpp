@@ -11,6 +11,7 @@
 #include "base/counted.h"
 #include "base/foreign_file.h"
 #include "base/notes.h"
+#include "base/to_size.h"
 #include "gguf/limits.h"
 #include "weft/error.h"
 
@@ -58,7 +59,7 @@ class Cursor {
       fail(std::string("the file ends within ") + what + ": " + base::counted(n, "byte") +
            " expected at byte " + std::to_string(at_) + ", " + std::to_string(remaining()) +
            " left (is the download complete?)");
-    const auto part = bytes_.subspan(at_, static_cast<std::size_t>(n));
+    const auto part = bytes_.subspan(at_, to_size(n));
     if (file_ != nullptr && at_ + part.size() > window_at_ + window_.size()) {
       window_.resize(std::max(part.size(), std::min(kWindowBytes, remaining())));
       file_->read(bytes_.subspan(at_, window_.size()), window_);
@@ -194,7 +195,7 @@ class MetadataReader {
       cursor_.fail("an array of " + std::to_string(count) + " elements (" +
                    std::string(name(array.element_type)) + ") does not fit into the " +
                    std::to_string(cursor_.remaining()) + " bytes that are left");
-    const auto n = static_cast<std::size_t>(count);
+    const auto n = to_size(count);
     switch (array.element_type) {
       case ValueType::kString: {
         std::vector<std::string> strings;
@@ -313,7 +314,7 @@ Described read_tensor(Cursor& cursor, std::uint64_t alignment, std::size_t file_
     cursor.fail("its " + std::to_string(tensor.info.n_elements()) + " elements of type " +
                 std::string(type.name) + " need more bytes than the whole file has, " +
                 std::to_string(file_bytes) + " (is the download complete?)");
-  tensor.bytes = static_cast<std::size_t>(n_blocks * block_bytes);
+  tensor.bytes = to_size(n_blocks * block_bytes);
   if (tensor.offset % alignment != 0)
     cursor.fail("its offset " + std::to_string(tensor.offset) + " is not a multiple of the alignment, " +
                 std::to_string(alignment));
@@ -399,8 +400,7 @@ std::vector<TensorInfo> locate(std::vector<Described> described, std::span<const
       cursor.fail("its data, " + std::to_string(tensor.bytes) + " bytes at offset " +
                   std::to_string(tensor.offset) + ", end beyond the file's " + std::to_string(data_bytes) +
                   " bytes of data (is the download complete?)");
-    described[i].info.data =
-        bytes.subspan(static_cast<std::size_t>(data_begin + tensor.offset), tensor.bytes);
+    described[i].info.data = bytes.subspan(to_size(data_begin + tensor.offset), tensor.bytes);
     order[i] = static_cast<std::uint32_t>(i);
   }
 
@@ -449,7 +449,7 @@ Part read_part(Cursor& cursor) {
   part.version = header.version;
 
   MetadataReader metadata(cursor);
-  part.metadata.reserve(static_cast<std::size_t>(header.n_keys));
+  part.metadata.reserve(to_size(header.n_keys));
   for (std::uint64_t i = 0; i < header.n_keys; ++i) {
     cursor.subject("metadata key", i);
     File::Entry& entry = part.metadata.emplace_back();
@@ -461,7 +461,7 @@ Part read_part(Cursor& cursor) {
   const std::uint64_t alignment = alignment_of(part.metadata, cursor);
 
   std::vector<Described> described;
-  described.reserve(static_cast<std::size_t>(header.n_tensors));
+  described.reserve(to_size(header.n_tensors));
   for (std::uint64_t i = 0; i < header.n_tensors; ++i) {
     cursor.subject("tensor", i);
     described.push_back(read_tensor(cursor, alignment, cursor.bytes().size()));

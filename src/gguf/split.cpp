@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/foreign_file.h"
+#include "base/to_size.h"
 #include "gguf/limits.h"
 #include "weft/error.h"
 
@@ -97,7 +98,7 @@ SplitSet open_split_set(const std::filesystem::path& path) {
     }
     n_found += set.parts.back().tensors.size();
   }
-  if (n_tensors < 0 || n_found != static_cast<std::size_t>(n_tensors))
+  if (n_tensors < 0 || n_found != to_size(n_tensors))
     refuse(path, "the parts hold " + std::to_string(n_found) + " tensors, but metadata key " +
                      in_quotes(kSplitTensorsKey) + " says " + std::to_string(n_tensors));
   return set;

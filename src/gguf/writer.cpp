@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/atomic_file.h"
+#include "base/to_size.h"
 #include "gguf/limits.h"
 #include "gguf/reader.h"
 #include "weft/error.h"
@@ -263,8 +264,7 @@ Writer::Tensor& Writer::append(std::string_view name, DType dtype, std::vector<s
            std::string(type.name));
   Tensor tensor;
   tensor.info = {std::string(name), dtype, std::move(shape), {}};
-  tensor.bytes = static_cast<std::size_t>(tensor.info.n_elements() / type.block_elements) *
-                 static_cast<std::size_t>(type.block_bytes);
+  tensor.bytes = to_size(tensor.info.n_elements() / type.block_elements) * to_size(type.block_bytes);
   tensor_names_.insert(tensor.info.name);
   return tensors_.emplace_back(std::move(tensor));
 }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/to_size.h"
 #include "grammar/expression_nfa.h"
 #include "grammar/nfa.h"
 #include "grammar/rule_facts.h"
@@ -147,8 +148,7 @@ class Compiler {
 
   std::string name_of(StateId start) const {
     const auto at = std::find(starts_.begin(), starts_.end(), start);
-    return at == starts_.end() ? "root"
-                               : language_.rules[static_cast<std::size_t>(at - starts_.begin())].name;
+    return at == starts_.end() ? "root" : language_.rules[to_size(at - starts_.begin())].name;
   }
 
   const Language& language_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
 #include "grammar/budget.h"
 
 namespace weft::grammar {
@@ -14,7 +15,7 @@ constexpr std::size_t kShortList = 16;
 std::size_t hash_of(std::uint32_t a, std::uint32_t b) {
   std::uint64_t hash = (std::uint64_t{a} << 32 | b) * 0x9E3779B97F4A7C15u;
   hash ^= hash >> 32;
-  return static_cast<std::size_t>(hash * 0xD6E8FEB86659FD93u >> 16);
+  return to_size(hash * 0xD6E8FEB86659FD93u >> 16);
 }
 
 }  // namespace

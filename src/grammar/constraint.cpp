@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/to_size.h"
 #include "grammar/budget.h"
 
 namespace weft::grammar {
@@ -126,7 +127,7 @@ void Constraint::fill(std::span<const Token> draft, std::span<std::uint32_t> all
   }
   if (place.is_over || place.configuration.ended)
     for (const Token token : program_.table->tokenizer().end_tokens()) {
-      const auto i = static_cast<std::size_t>(token);
+      const auto i = to_size(token);
       if (i / 32 < allowed.size()) allowed[i / 32] |= 1u << (i % 32);
     }
   if (std::all_of(allowed.begin(), allowed.end(), [](std::uint32_t word) { return word == 0; }))

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/to_size.h"
 #include "grammar/nfa.h"
 
 namespace weft::grammar {
@@ -15,7 +16,7 @@ struct SetHash {
   std::size_t operator()(const StateSet& set) const {
     std::uint64_t hash = set.size();
     for (const StateId s : set) hash = (hash ^ s) * 0x9E3779B97F4A7C15u + (hash >> 29);
-    return static_cast<std::size_t>(hash);
+    return to_size(hash);
   }
 };
 

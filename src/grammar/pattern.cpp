@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/to_size.h"
 #include "grammar/reader.h"
 #include "grammar/unicode_classes.h"
 
@@ -230,7 +231,7 @@ class Parser {
   std::optional<char32_t> unicode_escape() {
     if (in_.take('{')) {
       int n = 0;
-      while (n < 7 && in_.peek(static_cast<std::size_t>(n)) != '}') ++n;
+      while (n < 7 && in_.peek(to_size(n)) != '}') ++n;
       const auto code = n >= 1 && n <= 6 ? in_.hexadecimal(n) : std::nullopt;
       return in_.take('}') ? code : std::nullopt;
     }

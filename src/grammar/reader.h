@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/to_size.h"
 #include "grammar/budget.h"
 #include "text/utf8.h"
 
@@ -53,7 +54,7 @@ class Reader {
   std::optional<char32_t> hexadecimal(int n) {
     char32_t value = 0;
     for (int i = 0; i < n; ++i) {
-      const char c = peek(static_cast<std::size_t>(i));
+      const char c = peek(to_size(i));
       const int digit = c >= '0' && c <= '9'   ? c - '0'
                         : c >= 'a' && c <= 'f' ? c - 'a' + 10
                         : c >= 'A' && c <= 'F' ? c - 'A' + 10
@@ -61,7 +62,7 @@ class Reader {
       if (digit < 0) return std::nullopt;
       value = value << 4 | static_cast<char32_t>(digit);
     }
-    skip(static_cast<std::size_t>(n));
+    skip(to_size(n));
     return value;
   }
   /// A number without sign; too large ones are cut off at a billion.

@@ -4,6 +4,8 @@
 #include <bit>
 #include <string>
 
+#include "base/to_size.h"
+
 namespace weft::grammar {
 namespace {
 
@@ -11,7 +13,7 @@ constexpr std::size_t kMaxBehind = 65536;  // Ends of tokens that a mask keeps.
 constexpr int kWideState = 48;             // Bytes that a state allows which takes long.
 
 void set_bit(std::span<std::uint32_t> bits, Token token) {
-  bits[static_cast<std::size_t>(token) / 32] |= 1u << (static_cast<std::uint32_t>(token) % 32);
+  bits[to_size(token) / 32] |= 1u << (static_cast<std::uint32_t>(token) % 32);
 }
 
 void set_all(std::span<std::uint32_t> bits, std::span<const Token> tokens) {
@@ -55,7 +57,7 @@ TokenMasks::TokenMasks(const Automaton& automaton, const TokenTrie& trie, int n_
 
 TokenMask TokenMasks::make(StateId state) const {
   TokenMask mask;
-  mask.bits.assign((static_cast<std::size_t>(n_vocab_) + 31) / 32, 0);
+  mask.bits.assign((to_size(n_vocab_) + 31) / 32, 0);
   Stacks stacks;
   Walker walker(automaton_, stacks);
   Configuration start;
@@ -91,8 +93,7 @@ TokenMask TokenMasks::make(StateId state) const {
     mask.tokens.reserve(n_tokens);
     for (std::size_t word = 0; word < mask.bits.size(); ++word)
       for (std::uint32_t rest = mask.bits[word]; rest != 0; rest &= rest - 1)
-        mask.tokens.push_back(
-            static_cast<Token>(word * 32 + static_cast<std::size_t>(std::countr_zero(rest))));
+        mask.tokens.push_back(static_cast<Token>(word * 32 + to_size(std::countr_zero(rest))));
     mask.bits = std::vector<std::uint32_t>();  // An assignment of {} would keep the memory.
   }
   return mask;

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/to_size.h"
 #include "grammar/special_tokens.h"
 #include "grammar/token_trie.h"
 #include "weft/tokenizer.h"
@@ -28,7 +29,7 @@ class TokenTable {
   /// The bytes of a token. Empty for control tokens, end tokens and ids that do not exist.
   std::string_view bytes_of(Token token) const {
     if (token < 0 || token >= n_vocab()) return {};
-    const auto i = static_cast<std::size_t>(token);
+    const auto i = to_size(token);
     return std::string_view(bytes_).substr(begins_[i], begins_[i + 1] - begins_[i]);
   }
 

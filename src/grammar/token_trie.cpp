@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
+
 namespace weft::grammar {
 
 TokenTrie::TokenTrie(std::vector<Entry> entries) {
@@ -19,9 +21,9 @@ TokenTrie::TokenTrie(std::vector<Entry> entries) {
       nodes_[path.back()].behind = static_cast<std::uint32_t>(nodes_.size());
   };
   for (const Entry& entry : entries) {
-    const auto common = static_cast<std::size_t>(
-        std::mismatch(before.begin(), before.end(), entry.bytes.begin(), entry.bytes.end()).first -
-        before.begin());
+    const auto common =
+        to_size(std::mismatch(before.begin(), before.end(), entry.bytes.begin(), entry.bytes.end()).first -
+                before.begin());
     close(common);
     for (std::size_t i = common; i < entry.bytes.size(); ++i) {
       path.push_back(static_cast<std::uint32_t>(nodes_.size()));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/to_size.h"
 #include "graph/operands.h"
 
 namespace weft {
@@ -18,7 +19,7 @@ const Dim& aligned_dim(const Shape& shape, int from_last) {
 
 /// The broadcast shape of two shapes; nullopt if they do not broadcast.
 std::optional<Shape> broadcast(const Shape& a, const Shape& b) {
-  std::vector<Dim> dims(static_cast<std::size_t>(std::max(a.rank(), b.rank())));
+  std::vector<Dim> dims(to_size(std::max(a.rank(), b.rank())));
   for (std::size_t i = 0; i < dims.size(); ++i) {
     const Dim &x = aligned_dim(a, static_cast<int>(i)), &y = aligned_dim(b, static_cast<int>(i));
     if (!(x == y) && !(x == kOne) && !(y == kOne)) return std::nullopt;
@@ -61,7 +62,7 @@ ValueType rule(const ops::Concat& op, const Inputs& in) {
   const int rank = in.shape(0).rank(), axis = op.axis == ops::Concat::kColumns ? rank - 1 : op.axis;
   in.require(axis >= 0 && axis < rank, 0, "must have the axis along which values are joined");
   std::vector<Dim> dims = dims_of(in.shape(0));
-  Dim& total = dims[static_cast<std::size_t>(axis)] = 0;
+  Dim& total = dims[to_size(axis)] = 0;
   for (int i = 0; i < in.size(); ++i) {
     in.any_f32(i);
     in.require(in.shape(i).rank() == rank, i, "must have as many axes as input 0");
@@ -167,7 +168,7 @@ ValueType rule(const ops::Permute& op, const Inputs& in) {
   std::vector<Dim> dims;
   std::uint32_t seen = 0;
   for (int i = 0; i < shape.rank(); ++i) {
-    const int axis = op.axes[static_cast<std::size_t>(i)];
+    const int axis = op.axes[to_size(i)];
     in.require(axis >= 0 && axis < shape.rank() && (seen >> axis & 1) == 0, 0,
                "must have each axis named once");
     seen |= 1u << axis;
@@ -181,7 +182,7 @@ ValueType rule(const ops::Slice& op, const Inputs& in) {
   in.require(op.axis >= 0 && op.axis < in.shape(0).rank(), 0, "must have the axis that is sliced");
   in.require(op.step > 0, 0, "must be sliced with a step above 0");
   std::vector<Dim> dims = dims_of(in.shape(0));
-  Dim& size = dims[static_cast<std::size_t>(op.axis)];
+  Dim& size = dims[to_size(op.axis)];
   const auto above = [](const Dim& a, const Dim& b) {
     return a.is_constant() && b.is_constant() && a.constant() > b.constant();
   };

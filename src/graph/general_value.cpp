@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/to_size.h"
 #include "graph/int_value.h"
 #include "graph/operands.h"
 #include "graph/refuse.h"
@@ -254,7 +255,7 @@ Value unsqueeze(Value x, int axis, Where where) {
 
 Value pad(Value x, int axis, std::int64_t before, std::int64_t after, float value, Where where) {
   ops::Pad op;
-  const auto at = static_cast<std::size_t>(axis_of("pad", x, axis, where));
+  const auto at = to_size(axis_of("pad", x, axis, where));
   op.before[at] = before;
   op.after[at] = after;
   op.value = value;

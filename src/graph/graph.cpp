@@ -6,6 +6,7 @@
 #include <functional>
 #include <utility>
 
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -102,7 +103,7 @@ ValueId Graph::add(Op op, std::span<const ValueId> inputs, std::string name, Nod
   const auto end = std::find(inputs.begin(), inputs.end(), kNoValue);
   if (!std::all_of(end, inputs.end(), [](ValueId input) { return input == kNoValue; }))
     throw Error(ErrorCode::kInvalidArgument, name + ": an empty input precedes another input");
-  for (const ValueId input : inputs.first(static_cast<std::size_t>(end - inputs.begin()))) {
+  for (const ValueId input : inputs.first(to_size(end - inputs.begin()))) {
     if (input < 0 || index(input) >= values().size())
       throw Error(ErrorCode::kInvalidArgument, name + ": there is no value " + std::to_string(input));
     node.inputs.push_back(input);
@@ -170,12 +171,12 @@ ValueId state_behind(const Graph& graph, ValueId value) {
 
 std::vector<bool> live_nodes(const Graph& graph) {
   std::vector<bool> wanted(graph.values().size()), live(graph.nodes().size());
-  for (const ValueId output : graph.outputs()) wanted[static_cast<std::size_t>(output)] = true;
+  for (const ValueId output : graph.outputs()) wanted[to_size(output)] = true;
   for (std::size_t i = graph.nodes().size(); i-- > 0;) {
     const Node& node = graph.nodes()[i];
-    live[i] = changes_state(node) || wanted[static_cast<std::size_t>(node.output)];
+    live[i] = changes_state(node) || wanted[to_size(node.output)];
     if (!live[i]) continue;
-    for (const ValueId input : node.inputs) wanted[static_cast<std::size_t>(input)] = true;
+    for (const ValueId input : node.inputs) wanted[to_size(input)] = true;
   }
   return live;
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/to_size.h"
 #include "weft/error.h"
 #include "weft/graph/op.h"
 
@@ -25,8 +26,8 @@ class Inputs {
 
   int size() const { return static_cast<int>(types_.size()); }
   bool has(int i) const { return i < size(); }
-  DType dtype(int i) const { return types_[static_cast<std::size_t>(i)].dtype; }
-  const Shape& shape(int i) const { return types_[static_cast<std::size_t>(i)].shape; }
+  DType dtype(int i) const { return types_[to_size(i)].dtype; }
+  const Shape& shape(int i) const { return types_[to_size(i)].shape; }
 
   /// A dimension that no step changes.
   std::int64_t size(int i, int dim) const {
@@ -37,12 +38,12 @@ class Inputs {
     if (!condition) refuse_op(op_, "input " + std::to_string(i) + " " + expected);
   }
   void f32(int i, int min_rank = 2) const {
-    require(types_[static_cast<std::size_t>(i)].dtype == DType::kF32, i, "must be f32");
+    require(types_[to_size(i)].dtype == DType::kF32, i, "must be f32");
     require(shape(i).rank() >= min_rank, i, "has too few dimensions");
     require(shape(i).back().is_constant(), i, "must have a constant number of columns");
   }
   void integer(int i, DType dtype, int rank) const {
-    require(types_[static_cast<std::size_t>(i)].dtype == dtype, i, "has the wrong integer type");
+    require(types_[to_size(i)].dtype == dtype, i, "has the wrong integer type");
     require(shape(i).rank() == rank, i, "has the wrong number of dimensions");
   }
   /// Checks that a kind exists: enumerators may come from untrusted numbers.
@@ -52,13 +53,11 @@ class Inputs {
   }
   /// A float vector of n elements, shared by all rows.
   void vector(int i, std::int64_t n) const {
-    require(types_[static_cast<std::size_t>(i)].dtype == DType::kF32, i, "must be f32");
+    require(types_[to_size(i)].dtype == DType::kF32, i, "must be f32");
     require(shape(i).rank() == 1 && shape(i)[0] == Dim(n), i, "must be one vector as long as a row");
   }
   /// Of any shape.
-  void any_f32(int i) const {
-    require(types_[static_cast<std::size_t>(i)].dtype == DType::kF32, i, "must be f32");
-  }
+  void any_f32(int i) const { require(types_[to_size(i)].dtype == DType::kF32, i, "must be f32"); }
   void f32_or_i32(int i) const {
     require(dtype(i) == DType::kF32 || dtype(i) == DType::kI32, i, "must be f32 or i32");
   }

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/to_size.h"
 #include "graph/int_value.h"
 #include "graph/operands.h"
 #include "graph/refuse.h"
@@ -225,7 +226,7 @@ std::vector<Value> split(Value x, int n_parts, int axis, Where where) {
     refuse("split: axis " + std::to_string(axis) + " of " + text(x) + " has no " + std::to_string(n_parts) +
                " equal parts",
            where);
-  return split(x, std::vector<Dim>(static_cast<std::size_t>(n_parts), size), axis, where);
+  return split(x, std::vector<Dim>(to_size(n_parts), size), axis, where);
 }
 
 Value repeat(Value x, std::int64_t times, int axis, Where where) {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -100,7 +101,7 @@ std::int64_t Dim::value_of(const Expression& expression, std::span<const std::in
     for (const Expression::Atom& atom : term.atoms)
       value = product(value, atom.numerator != nullptr
                                  ? floor_quotient(value_of(*atom.numerator, symbols), atom.divisor)
-                                 : symbols[static_cast<std::size_t>(atom.symbol)]);
+                                 : symbols[to_size(atom.symbol)]);
     total = sum(total, value);
   }
   return total;
@@ -178,7 +179,7 @@ Dim Dim::with(std::span<const Dim> symbols) const {
     Dim value = term.factor;
     for (const Expression::Atom& atom : term.atoms)
       value = value * (atom.numerator != nullptr ? shrink(*atom.numerator).with(symbols) / atom.divisor
-                                                 : symbols[static_cast<std::size_t>(atom.symbol)]);
+                                                 : symbols[to_size(atom.symbol)]);
     total = total + value;
   }
   return total;
@@ -302,9 +303,7 @@ namespace {
 
 /// The name of a symbol, which may belong to another graph.
 std::string name_of(std::span<const Symbol> symbols, SymbolId symbol) {
-  return symbol >= 0 && static_cast<std::size_t>(symbol) < symbols.size()
-             ? symbols[static_cast<std::size_t>(symbol)].name
-             : "?";
+  return symbol >= 0 && to_size(symbol) < symbols.size() ? symbols[to_size(symbol)].name : "?";
 }
 
 }  // namespace
@@ -338,7 +337,7 @@ std::string to_string(const Dim& dim, std::span<const Symbol> symbols) {
 namespace {
 
 void check_rank(std::size_t rank) {
-  if (rank > static_cast<std::size_t>(Shape::kMaxRank))
+  if (rank > to_size(Shape::kMaxRank))
     throw Error(ErrorCode::kInvalidArgument, "a shape has at most 4 dimensions, got " + std::to_string(rank));
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/to_size.h"
 #include "kv/lanes.h"
 
 namespace weft::kv {
@@ -56,15 +57,15 @@ void MoveLog::close_ubatch() {
 
 MoveLog::Part MoveLog::begin(const MoveInputs& inputs, const MoveInputs& there) {
   Part part;
-  part.last = entries_.size() - static_cast<std::size_t>(n_forks_) <= inputs.from.size();
+  part.last = entries_.size() - to_size(n_forks_) <= inputs.from.size();
   for (Entry& entry : entries_) {
     if (entry.fork) {
       if (!part.last) continue;
-      const auto at = static_cast<std::size_t>(part.n_forks++);
+      const auto at = to_size(part.n_forks++);
       write_fork(inputs, at, entry.move);
       write_fork(there, at, entry.there);
     } else {
-      const auto at = static_cast<std::size_t>(part.n_moves);
+      const auto at = to_size(part.n_moves);
       if (at == inputs.from.size()) break;
       ++part.n_moves;
       write_move(inputs, at, entry.move);
@@ -76,9 +77,9 @@ MoveLog::Part MoveLog::begin(const MoveInputs& inputs, const MoveInputs& there) 
 }
 
 void MoveLog::drop_what_is_under_way() {
-  n_followed_ -= static_cast<std::size_t>(
-      std::count_if(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(n_followed_),
-                    [](const Entry& entry) { return entry.under_way; }));
+  n_followed_ -=
+      to_size(std::count_if(entries_.begin(), entries_.begin() + static_cast<std::ptrdiff_t>(n_followed_),
+                            [](const Entry& entry) { return entry.under_way; }));
   n_forks_ -= static_cast<int>(std::count_if(
       entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.under_way && entry.fork; }));
   std::erase_if(entries_, [](const Entry& entry) { return entry.under_way; });
@@ -91,7 +92,7 @@ void MoveLog::commit() {
 
 bool MoveLog::abandon(std::span<std::uint64_t> unsure) noexcept {
   const auto mask_of = [&](std::int32_t cell) -> std::uint64_t& {
-    return unsure[static_cast<std::size_t>(cell / kPageCells)];
+    return unsure[to_size(cell / kPageCells)];
   };
   bool any = false;
   for (const Entry& entry : entries_) {

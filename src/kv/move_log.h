@@ -18,6 +18,7 @@
 #include <span>
 #include <vector>
 
+#include "base/to_size.h"
 #include "weft/types.h"
 
 namespace weft::kv {
@@ -37,7 +38,7 @@ struct MoveInputs {
 /// Used by one thread.
 class MoveLog {
  public:
-  explicit MoveLog(int n_cells) : filled_(static_cast<std::size_t>(n_cells), 0) {}
+  explicit MoveLog(int n_cells) : filled_(to_size(n_cells), 0) {}
 
   bool empty() const { return entries_.empty(); }
   std::size_t size() const { return entries_.size(); }
@@ -95,7 +96,7 @@ class MoveLog {
     bool fork = false;
     bool under_way = false;
   };
-  std::uint64_t& filled(std::int32_t cell) { return filled_[static_cast<std::size_t>(cell)]; }
+  std::uint64_t& filled(std::int32_t cell) { return filled_[to_size(cell)]; }
   void close_ubatch();
   void drop_what_is_under_way();
 

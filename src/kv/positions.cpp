@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "base/to_size.h"
 #include "kv/lanes.h"
 #include "kv/sequences.h"
 
@@ -70,7 +71,7 @@ bool Sequences::shift(SeqId seq, Pos begin, Pos end, Pos delta) {
 
 bool Sequences::shift_extents(SeqId seq, int first, int last, Pos delta) {
   // Each extent may be copied to a page of its own, and each token moved.
-  moves_.reserve(static_cast<std::size_t>(last - first + 3) * 2 * kPageCells);
+  moves_.reserve(to_size(last - first + 3) * 2 * kPageCells);
   const Extent* const r = row(seq);
   const bool divided = std::any_of(r + first, r + last, [](const Extent& e) { return e.divisor != 1; });
   if (divided || delta % kPageCells == 0) return shift_in_place(seq, first, last, delta);
@@ -157,7 +158,7 @@ bool Sequences::divide(SeqId seq, Pos begin, Pos end, int divisor) {
 
 bool Sequences::divide_extents(SeqId seq, int first, int last, int divisor) {
   if (!room_for_copies(seq, first, last)) return false;
-  moves_.reserve(static_cast<std::size_t>(last - first) * 2 * kPageCells);
+  moves_.reserve(to_size(last - first) * 2 * kPageCells);
   for (int i = first; i < last; ++i) {
     Extent& e = row(seq)[i];
     if (n_shared(e) > 0) WEFT_CHECK(make_own(e));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/to_size.h"
 #include "kv/lanes.h"
 
 namespace weft::kv {
@@ -25,20 +26,18 @@ int Sequences::n_pages_for(int n_cells, int n_sequences) {
 Sequences::Sequences(int n_cells, int n_sequences, Tables tables)
     : n_cells_(n_cells),
       tables_(tables),
-      pages_(static_cast<std::size_t>(n_pages_for(n_cells, n_sequences))),
+      pages_(to_size(n_pages_for(n_cells, n_sequences))),
       moves_(n_pages() * kPageCells),
-      intact_(static_cast<std::size_t>(n_sequences), true),
+      intact_(to_size(n_sequences), true),
       unsure_(pages_.size(), 0) {
-  WEFT_CHECK(tables.counts.size() == static_cast<std::size_t>(n_sequences));
-  WEFT_CHECK(tables.extents.size() == tables.counts.size() * static_cast<std::size_t>(tables.width));
+  WEFT_CHECK(tables.counts.size() == to_size(n_sequences));
+  WEFT_CHECK(tables.extents.size() == tables.counts.size() * to_size(tables.width));
   std::fill(tables.counts.begin(), tables.counts.end(), 0);
   // Taken from the back: low pages first, so memory is touched from the front.
   for (auto p = static_cast<std::int32_t>(pages_.size()); p-- > 0;) free_pages_.push_back(p);
 }
 
-std::span<const Extent> Sequences::extents(SeqId seq) const {
-  return {row(seq), static_cast<std::size_t>(count(seq))};
-}
+std::span<const Extent> Sequences::extents(SeqId seq) const { return {row(seq), to_size(count(seq))}; }
 
 // --- Looking
 
@@ -118,7 +117,7 @@ void Sequences::release(std::int32_t p, std::uint64_t mask) {
 }
 
 int Sequences::n_shared(const Extent& extent) const {
-  const Page& held = pages_[static_cast<std::size_t>(extent.page)];
+  const Page& held = pages_[to_size(extent.page)];
   int n = 0;
   for_each_lane(extent.mask, [&](int lane) { n += held.holders[lane] > 1 ? 1 : 0; });
   return n;
@@ -225,7 +224,7 @@ void Sequences::remove(SeqId seq, Pos begin, Pos end) {
     }
   }
   if (first_empty >= 0) erase(seq, first_empty, last_empty + 1);
-  if (count(seq) == 0) intact_[static_cast<std::size_t>(seq)] = true;
+  if (count(seq) == 0) intact_[to_size(seq)] = true;
 }
 
 bool Sequences::copy(SeqId from, SeqId to, Pos begin, Pos end) {
@@ -333,8 +332,7 @@ void Sequences::abandon_moves() noexcept {
   if (!moves_.abandon(unsure_)) return;
   for (SeqId seq = 0; seq < n_sequences(); ++seq)
     for (const Extent& e : extents(seq))
-      if ((e.mask & unsure_[static_cast<std::size_t>(e.page)]) != 0)
-        intact_[static_cast<std::size_t>(seq)] = false;
+      if ((e.mask & unsure_[to_size(e.page)]) != 0) intact_[to_size(seq)] = false;
   std::fill(unsure_.begin(), unsure_.end(), 0);
 }
 
@@ -347,7 +345,7 @@ bool Sequences::consistent() const {
           e.first() < before)
         return false;
       before = e.last();
-      Page& p = expected[static_cast<std::size_t>(e.page)];
+      Page& p = expected[to_size(e.page)];
       for_each_lane(e.mask, [&](int lane) {
         ++p.holders[lane];
         ++p.n_held;

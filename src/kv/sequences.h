@@ -19,6 +19,7 @@
 #include <span>
 #include <vector>
 
+#include "base/to_size.h"
 #include "kv/move_log.h"
 #include "weft/graph/extent.h"
 #include "weft/types.h"
@@ -128,8 +129,8 @@ class Sequences {
   /// until they are empty or restored.
   void abandon_moves() noexcept;
   /// Whether the cells of the sequence are valid.
-  void set_intact(SeqId seq) { intact_[static_cast<std::size_t>(seq)] = true; }
-  bool intact(SeqId seq) const { return intact_[static_cast<std::size_t>(seq)]; }
+  void set_intact(SeqId seq) { intact_[to_size(seq)] = true; }
+  bool intact(SeqId seq) const { return intact_[to_size(seq)]; }
 
   /// Whether all counts agree with each other; for tests and audits. Costs the size of the cache.
   bool consistent() const;
@@ -144,9 +145,9 @@ class Sequences {
   const Extent* row(SeqId seq) const {
     return tables_.extents.data() + static_cast<std::ptrdiff_t>(seq) * tables_.width;
   }
-  std::int32_t& count(SeqId seq) { return tables_.counts[static_cast<std::size_t>(seq)]; }
-  std::int32_t count(SeqId seq) const { return tables_.counts[static_cast<std::size_t>(seq)]; }
-  Page& page(std::int32_t p) { return pages_[static_cast<std::size_t>(p)]; }
+  std::int32_t& count(SeqId seq) { return tables_.counts[to_size(seq)]; }
+  std::int32_t count(SeqId seq) const { return tables_.counts[to_size(seq)]; }
+  Page& page(std::int32_t p) { return pages_[to_size(p)]; }
 
   /// The number of extents whose first position is at most `pos`.
   int upper_bound(SeqId seq, Pos pos) const;

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/to_size.h"
 #include "kv/lanes.h"
 #include "kv/sequences.h"
 
@@ -26,12 +27,12 @@ bool Snapshot::well_formed() const {
       if (e.base < -kPageCells || e.base >= kEndOfPositions) return false;
       if (e.first() < before || e.last() >= kEndOfPositions) return false;
       before = e.last();
-      std::uint64_t& held = own[static_cast<std::size_t>(e.page)];
+      std::uint64_t& held = own[to_size(e.page)];
       if ((held & e.mask) != 0) return false;
       held |= e.mask;
-      used[static_cast<std::size_t>(e.page)] |= e.mask;
+      used[to_size(e.page)] |= e.mask;
     }
-    for (const Extent& e : text.extents) own[static_cast<std::size_t>(e.page)] = 0;
+    for (const Extent& e : text.extents) own[to_size(e.page)] = 0;
   }
   return used == pages && std::find(pages.begin(), pages.end(), 0u) == pages.end();
 }
@@ -49,7 +50,7 @@ Snapshot Sequences::snapshot(std::span<const SeqId> seqs, std::vector<std::int32
         result.pages.push_back(0);
       }
       e.page = entry->second;
-      result.pages[static_cast<std::size_t>(e.page)] |= e.mask;
+      result.pages[to_size(e.page)] |= e.mask;
       text.extents.push_back(e);
     }
   }
@@ -80,9 +81,8 @@ std::int32_t Sequences::find_page(std::uint64_t mask) {
 }
 
 bool Sequences::restore(const Snapshot& snapshot, std::vector<std::int32_t>& cells) {
-  if (std::any_of(snapshot.texts.begin(), snapshot.texts.end(), [&](const Snapshot::Text& text) {
-        return text.extents.size() > static_cast<std::size_t>(tables_.width);
-      }))
+  if (std::any_of(snapshot.texts.begin(), snapshot.texts.end(),
+                  [&](const Snapshot::Text& text) { return text.extents.size() > to_size(tables_.width); }))
     return false;
   for (;;) {
     const Room room = restore_if_room(snapshot, cells);
@@ -94,7 +94,7 @@ bool Sequences::restore(const Snapshot& snapshot, std::vector<std::int32_t>& cel
 
 Sequences::Room Sequences::restore_if_room(const Snapshot& snapshot, std::vector<std::int32_t>& cells) {
   using Text = Snapshot::Text;
-  cells.reserve(static_cast<std::size_t>(snapshot.n_cells()));
+  cells.reserve(to_size(snapshot.n_cells()));
   std::vector<std::int32_t> at;
   at.reserve(snapshot.pages.size());
   // The cells of the sequences count as free, but their tables stay until everything has a place.
@@ -119,12 +119,12 @@ Sequences::Room Sequences::restore_if_room(const Snapshot& snapshot, std::vector
   for (const Text& text : snapshot.texts) {
     Extent* to = row(text.seq);
     for (Extent e : text.extents) {
-      e.page = at[static_cast<std::size_t>(e.page)];
+      e.page = at[to_size(e.page)];
       hold(e.page, e.mask);
       *to++ = e;
     }
     count(text.seq) = static_cast<std::int32_t>(text.extents.size());
-    intact_[static_cast<std::size_t>(text.seq)] = text.extents.empty();
+    intact_[to_size(text.seq)] = text.extents.empty();
   }
   cells.clear();
   for (std::size_t p = 0; p < at.size(); ++p) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
+
 namespace weft::kv {
 
 bool StateMemory::has_all(SeqId seq, Pos begin, Pos end) const {
@@ -69,7 +71,7 @@ Refusal StateMemory::add(const SeqPos& at, std::span<const SeqId> shared_with) {
 
 void StateMemory::bind(const PlacedItems& items) {
   for (std::size_t i = 0; i < items.at.size(); ++i) {
-    const StateSlots::Step& step = steps_[static_cast<std::size_t>(items.first) + i];
+    const StateSlots::Step& step = steps_[to_size(items.first) + i];
     inputs_.from[i] = step.from;
     inputs_.to[i] = step.to;
   }

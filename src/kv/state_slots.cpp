@@ -3,26 +3,26 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/to_size.h"
 
 namespace weft::kv {
 
 StateSlots::StateSlots(int n_sequences)
-    : held_(static_cast<std::size_t>(n_sequences), kNone),
-      n_holders_(static_cast<std::size_t>(n_slots_for(n_sequences)), 0) {
+    : held_(to_size(n_sequences), kNone), n_holders_(to_size(n_slots_for(n_sequences)), 0) {
   before_.reserve(held_.size());
   for (std::int32_t slot = n_slots_for(n_sequences); slot-- > 0;) free_.push_back(slot);
 }
 
 void StateSlots::hold(std::int32_t slot) {
-  if (slot != kNone) ++n_holders_[static_cast<std::size_t>(slot)];
+  if (slot != kNone) ++n_holders_[to_size(slot)];
 }
 
 void StateSlots::release(std::int32_t slot) {
-  if (slot != kNone && --n_holders_[static_cast<std::size_t>(slot)] == 0) free_.push_back(slot);
+  if (slot != kNone && --n_holders_[to_size(slot)] == 0) free_.push_back(slot);
 }
 
 void StateSlots::set(SeqId seq, std::int32_t slot) {
-  std::int32_t& held = held_[static_cast<std::size_t>(seq)];
+  std::int32_t& held = held_[to_size(seq)];
   hold(slot);
   release(held);
   held = slot;
@@ -53,7 +53,7 @@ StateSlots::Step StateSlots::step(SeqId seq, std::span<const SeqId> shared_with)
   const std::int32_t from = slot(seq);
   const auto n_own = static_cast<std::int32_t>(1 + shared_with.size());
   // In place if the slot belongs only to this batch.
-  if (from != kNone && n_holders_[static_cast<std::size_t>(from)] == n_own) return {from, from};
+  if (from != kNone && n_holders_[to_size(from)] == n_own) return {from, from};
   const std::int32_t to = take();
   set(seq, to);
   for (const SeqId other : shared_with) set(other, to);
@@ -76,11 +76,10 @@ bool StateSlots::consistent() const {
   std::vector<std::int32_t> n(n_holders_.size(), 0);
   for (const auto* slots : {&held_, &before_})
     for (const std::int32_t slot : *slots)
-      if (slot != kNone) ++n[static_cast<std::size_t>(slot)];
-  const auto n_free = static_cast<std::size_t>(std::count(n.begin(), n.end(), 0));
+      if (slot != kNone) ++n[to_size(slot)];
+  const auto n_free = to_size(std::count(n.begin(), n.end(), 0));
   return n == n_holders_ && free_.size() == n_free &&
-         std::all_of(free_.begin(), free_.end(),
-                     [&](std::int32_t slot) { return n[static_cast<std::size_t>(slot)] == 0; });
+         std::all_of(free_.begin(), free_.end(), [&](std::int32_t slot) { return n[to_size(slot)] == 0; });
 }
 
 }  // namespace weft::kv

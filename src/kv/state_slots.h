@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "base/to_size.h"
 #include "weft/types.h"
 
 namespace weft::kv {
@@ -24,7 +25,7 @@ class StateSlots {
   static int n_slots_for(int n_sequences) { return 2 * n_sequences; }
 
   /// Where a sequence's state lies; kNone for an empty sequence.
-  std::int32_t slot(SeqId seq) const { return held_[static_cast<std::size_t>(seq)]; }
+  std::int32_t slot(SeqId seq) const { return held_[to_size(seq)]; }
   void remove(SeqId seq) { set(seq, kNone); }
   void copy(SeqId from, SeqId to) { set(to, slot(from)); }
   /// A slot for a state that the caller writes, in place of what the sequence held.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/to_size.h"
 #include "kv/lanes.h"
 
 namespace weft::kv {
@@ -16,9 +17,7 @@ Refusal unless(bool can) {
 }  // namespace
 
 WindowMemory::WindowMemory(const Sequences& sequences, int window, int rewind, const Inputs& inputs)
-    : pages_(sequences, window, rewind),
-      inputs_(inputs),
-      seen_in_(static_cast<std::size_t>(sequences.n_sequences()), 0) {}
+    : pages_(sequences, window, rewind), inputs_(inputs), seen_in_(to_size(sequences.n_sequences()), 0) {}
 
 Refusal WindowMemory::why_not_remove(SeqId seq, Pos begin, Pos end) const {
   return unless(pages_.can_remove(seq, begin, end));
@@ -41,8 +40,7 @@ void WindowMemory::begin_batch() {
 
 Refusal WindowMemory::add(const SeqPos& at, std::span<const SeqId> shared_with) {
   const auto begin = [&](SeqId seq) {
-    if (std::exchange(seen_in_[static_cast<std::size_t>(seq)], n_batches_) != n_batches_)
-      pages_.begin_batch(seq, at.pos);
+    if (std::exchange(seen_in_[to_size(seq)], n_batches_) != n_batches_) pages_.begin_batch(seq, at.pos);
   };
   begin(at.seq);
   for (const SeqId other : shared_with) begin(other);
@@ -53,13 +51,13 @@ void WindowMemory::bind(const PlacedItems& items) {
   const auto& [extents, counts, width] = inputs_.tables;
   for (std::size_t i = 0; i < items.at.size(); ++i) {
     inputs_.cells[i] = pages_.cell(items.cells[i]);
-    counts[static_cast<std::size_t>(items.at[i].seq)] = -1;
+    counts[to_size(items.at[i].seq)] = -1;
   }
   // A sequence's positions ascend: what its first item sees is all that the others see.
   for (const SeqPos& at : items.at) {
-    const auto seq = static_cast<std::size_t>(at.seq);
+    const auto seq = to_size(at.seq);
     if (counts[seq] >= 0) continue;
-    const auto n = static_cast<std::size_t>(width);
+    const auto n = to_size(width);
     counts[seq] = pages_.fill_row(at.seq, at.pos, extents.subspan(seq * n, n));
   }
   for (std::size_t n = 0; n < items.hidden.size(); ++n) {

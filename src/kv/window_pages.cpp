@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/to_size.h"
 #include "kv/lanes.h"
 
 namespace weft::kv {
@@ -14,7 +15,7 @@ WindowPages::WindowPages(const Sequences& sequences, int window, int rewind)
     : sequences_(sequences),
       window_(window),
       rewind_(rewind),
-      window_pages_(static_cast<std::size_t>(sequences.n_pages()), -1),
+      window_pages_(to_size(sequences.n_pages()), -1),
       kept_(window_pages_.size(), 0),
       reached_(window_pages_.size(), 0) {
   WEFT_CHECK(window > 0 && rewind >= 0);
@@ -31,7 +32,7 @@ std::int32_t WindowPages::cell(std::int32_t cell) const {
 
 void WindowPages::store(std::int32_t cell) {
   const std::int32_t page = cell / kPageCells;
-  std::int32_t& at = window_pages_[static_cast<std::size_t>(page)];
+  std::int32_t& at = window_pages_[to_size(page)];
   if (at < 0) {
     if (free_.empty()) {
       at = n_touched_++;
@@ -126,7 +127,7 @@ bool WindowPages::is_whole(std::span<const Extent> extents, std::span<const std:
   const Pos low = window_of_next(extents.back().last() + 1);
   return std::all_of(extents.begin(), extents.end(), [&](const Extent& e) {
     const std::uint64_t seen = e.mask & lanes(e.lane_of(low), kPageCells);
-    return (seen & ~kept[static_cast<std::size_t>(e.page)]) == 0;
+    return (seen & ~kept[to_size(e.page)]) == 0;
   });
 }
 
@@ -144,7 +145,7 @@ void WindowPages::end_batch() { anchors_.clear(); }
 void WindowPages::reach(SeqId seq, Pos begin, Pos end) {
   const std::span<const Extent> extents = sequences_.extents(seq);
   for (auto e = extents.rbegin(); e != extents.rend() && e->last() >= begin; ++e)
-    if (e->first() < end) reached_[static_cast<std::size_t>(e->page)] = n_fades_;
+    if (e->first() < end) reached_[to_size(e->page)] = n_fades_;
 }
 
 void WindowPages::evict() {
@@ -154,8 +155,8 @@ void WindowPages::evict() {
     reach(seq, window_of_next(sequences_.next_pos(seq)) - rewind_, kEndOfPositions);
   for (const Anchor& anchor : anchors_) reach(anchor.seq, anchor.begin, anchor.end);
   std::erase_if(in_use_, [&](std::int32_t page) {
-    if (reached_[static_cast<std::size_t>(page)] == n_fades_) return false;
-    free_.push_back(std::exchange(window_pages_[static_cast<std::size_t>(page)], -1));
+    if (reached_[to_size(page)] == n_fades_) return false;
+    free_.push_back(std::exchange(window_pages_[to_size(page)], -1));
     std::push_heap(free_.begin(), free_.end(), std::greater<>());
     kept(page) = 0;
     return true;
@@ -182,10 +183,10 @@ int WindowPages::fill_row(SeqId seq, Pos pos, std::span<Extent> row) const {
 }
 
 bool WindowPages::consistent() const {
-  std::vector<bool> taken(static_cast<std::size_t>(n_touched_), false);
+  std::vector<bool> taken(to_size(n_touched_), false);
   const auto take = [&](std::int32_t at) {
-    if (at < 0 || at >= n_touched_ || taken[static_cast<std::size_t>(at)]) return false;
-    taken[static_cast<std::size_t>(at)] = true;
+    if (at < 0 || at >= n_touched_ || taken[to_size(at)]) return false;
+    taken[to_size(at)] = true;
     return true;
   };
   for (const std::int32_t p : in_use_)

@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "base/to_size.h"
 #include "kv/sequences.h"
 
 namespace weft::kv {
@@ -28,7 +29,7 @@ class WindowPages {
   /// The place of the cell's rows in window caches; -1 where they were evicted.
   std::int32_t cell(std::int32_t cell) const;
   /// The window page of a page, -1: none.
-  std::int32_t page(std::int32_t page) const { return window_pages_[static_cast<std::size_t>(page)]; }
+  std::int32_t page(std::int32_t page) const { return window_pages_[to_size(page)]; }
 
   // What is written, in the device's order.
   /// The moves that the sequences have logged since: each gets its like in window caches, where nothing moves
@@ -82,8 +83,8 @@ class WindowPages {
   /// Marks pages in which the sequence has positions [begin, end).
   void reach(SeqId seq, Pos begin, Pos end);
   Pos window_of_next(Pos next) const { return next - window_ + 1; }
-  std::uint64_t& kept(std::int32_t page) { return kept_[static_cast<std::size_t>(page)]; }
-  std::uint64_t kept(std::int32_t page) const { return kept_[static_cast<std::size_t>(page)]; }
+  std::uint64_t& kept(std::int32_t page) { return kept_[to_size(page)]; }
+  std::uint64_t kept(std::int32_t page) const { return kept_[to_size(page)]; }
 
   const Sequences& sequences_;
   const int window_;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/to_size.h"
 #include "model/largest_scale.h"
 #include "tensor/codec.h"
 #include "weft/error.h"
@@ -52,7 +53,7 @@ void require_numbers(const gguf::File& file, const std::filesystem::path& path) 
   for (const gguf::TensorInfo& tensor : file.tensors()) {
     const std::size_t n_bytes = row_bytes(tensor.dtype, tensor.shape.back());
     bytes.resize(tensor.data.size());
-    row.resize(static_cast<std::size_t>(tensor.shape.back()));
+    row.resize(to_size(tensor.shape.back()));
     file.read(tensor.data, bytes);
     for (std::size_t at = 0; n_bytes > 0 && at + n_bytes <= bytes.size(); at += n_bytes) {
       unpack_row(tensor.dtype, bytes.data() + at, row);
@@ -104,7 +105,7 @@ void Adapters::read(int adapter, const AdapterFile& from, const gguf::File& mode
   info.name = !from.name.empty() ? from.name : std::string(file.get_label("general.name"));
   if (info.name.empty()) info.name = from.path.stem().string();
   for (int other = 0; other < adapter; ++other)
-    if (infos_[static_cast<std::size_t>(other)].name == info.name)
+    if (infos_[to_size(other)].name == info.name)
       throw Error(ErrorCode::kInvalidArgument,
                   "two adapters have the name \"" + info.name + "\"; give them other names");
 
@@ -128,7 +129,7 @@ void Adapters::read(int adapter, const AdapterFile& from, const gguf::File& mode
 
 void Adapters::add_pair(int adapter, const gguf::TensorInfo& a, const gguf::TensorInfo& b,
                         const std::string& matrix, const gguf::File& model) {
-  AdapterInfo& info = infos_[static_cast<std::size_t>(adapter)];
+  AdapterInfo& info = infos_[to_size(adapter)];
   const gguf::TensorInfo* base = model.find_tensor(matrix);
   // A head that shares the embeddings' matrix is still a product of its own.
   if (base == nullptr && matrix == kHead) base = model.find_tensor(kEmbeddings);
@@ -162,7 +163,7 @@ void Adapters::add_pair(int adapter, const gguf::TensorInfo& a, const gguf::Tens
   stack.n_in = n_in;
   stack.n_out = n_out;
   stack.rank = std::max(stack.rank, rank);
-  stack.parts.resize(static_cast<std::size_t>(adapter) + 1);
+  stack.parts.resize(to_size(adapter) + 1);
   stack.parts.back().a = &a;
   stack.parts.back().b = &b;
 }
@@ -197,16 +198,14 @@ void Adapters::unpack(int adapter, const gguf::TensorInfo& tensor, std::int64_t 
                       std::span<float> to) const {
   const std::size_t bytes = row_bytes(tensor.dtype, tensor.shape.back());
   std::vector<std::byte> packed(bytes);
-  files_[static_cast<std::size_t>(adapter)].read(
-      tensor.data.subspan(static_cast<std::size_t>(row) * bytes, bytes), packed);
+  files_[to_size(adapter)].read(tensor.data.subspan(to_size(row) * bytes, bytes), packed);
   unpack_row(tensor.dtype, packed.data(), to);
 }
 
 std::vector<std::byte> Adapters::a_bytes(const AdapterStack& stack) const {
   const std::size_t row = row_bytes(stack.dtype, stack.n_in);
-  std::vector<std::byte> bytes(stack.parts.size() * static_cast<std::size_t>(stack.n_experts * stack.rank) *
-                               row);
-  std::vector<float> values(static_cast<std::size_t>(stack.n_in));
+  std::vector<std::byte> bytes(stack.parts.size() * to_size(stack.n_experts * stack.rank) * row);
+  std::vector<float> values(to_size(stack.n_in));
   for (std::size_t i = 0; i < stack.parts.size(); ++i) {
     const AdapterStack::Part& part = stack.parts[i];
     if (part.a == nullptr) continue;
@@ -215,7 +214,7 @@ std::vector<std::byte> Adapters::a_bytes(const AdapterStack& stack) const {
       const std::int64_t matrix = static_cast<std::int64_t>(i) * stack.n_experts + expert;
       for (std::int64_t r = 0; r < rank; ++r) {
         unpack(static_cast<int>(i), *part.a, expert * rank + r, values);
-        pack_row(stack.dtype, values, bytes.data() + static_cast<std::size_t>(matrix * stack.rank + r) * row);
+        pack_row(stack.dtype, values, bytes.data() + to_size(matrix * stack.rank + r) * row);
       }
     }
   }
@@ -226,14 +225,14 @@ std::vector<std::byte> Adapters::b_bytes(const AdapterStack& stack, std::int64_t
                                          std::int64_t n) const {
   // Experts' rows follow each other, in the file and here.
   if (stack.n_experts > 1) n *= stack.n_experts;
-  const std::size_t row = row_bytes(stack.dtype, stack.rank), rows = static_cast<std::size_t>(n);
+  const std::size_t row = row_bytes(stack.dtype, stack.rank), rows = to_size(n);
   std::vector<std::byte> bytes(stack.parts.size() * rows * row);
-  std::vector<float> values(static_cast<std::size_t>(stack.rank));
+  std::vector<float> values(to_size(stack.rank));
   for (std::size_t i = 0; i < stack.parts.size(); ++i) {
     const AdapterStack::Part& part = stack.parts[i];
     if (part.b == nullptr) continue;
     std::fill(values.begin(), values.end(), 0.0f);
-    const auto own = std::span(values).first(static_cast<std::size_t>(part.b->shape.back()));
+    const auto own = std::span(values).first(to_size(part.b->shape.back()));
     for (std::size_t r = 0; r < rows; ++r) {
       unpack(static_cast<int>(i), *part.b, begin + static_cast<std::int64_t>(r), own);
       if (part.factor != 1.0f)
@@ -249,7 +248,7 @@ void Adapters::check_all_used(const std::set<std::string>& matrices) const {
     if (matrices.contains(matrix)) continue;
     const auto part =
         std::find_if(stack.parts.begin(), stack.parts.end(), [](const auto& p) { return p.a != nullptr; });
-    const AdapterInfo& info = infos_[static_cast<std::size_t>(part - stack.parts.begin())];
+    const AdapterInfo& info = infos_[to_size(part - stack.parts.begin())];
     throw Error(ErrorCode::kUnsupported, info.path.string() + ": tensor " + part->a->name + " adds to " +
                                              matrix +
                                              ", where weft does not apply LoRA for this architecture; merge "
@@ -259,7 +258,7 @@ void Adapters::check_all_used(const std::set<std::string>& matrices) const {
 
 ControlVectors::ControlVectors(std::span<const ControlVectorFile> files, int first, int last,
                                const HParams& hparams)
-    : vectors_(static_cast<std::size_t>(hparams.n_layers)) {
+    : vectors_(to_size(hparams.n_layers)) {
   if (first < -1 || last < -1 || first >= hparams.n_layers || (last >= 0 && last < first))
     throw Error(ErrorCode::kInvalidArgument, "control vectors are requested for layers " +
                                                  std::to_string(first) + " to " + std::to_string(last) +
@@ -290,13 +289,13 @@ ControlVectors::ControlVectors(std::span<const ControlVectorFile> files, int fir
       if (layer < first || (last >= 0 && layer > last)) continue;
       std::vector<std::byte> bytes(tensor.data.size());
       file.read(tensor.data, bytes);
-      std::vector<float> values(static_cast<std::size_t>(hparams.n_embd));
+      std::vector<float> values(to_size(hparams.n_embd));
       unpack_row(tensor.dtype, bytes.data(), values);
       const auto bad = std::find_if(values.begin(), values.end(), [](float x) { return !std::isfinite(x); });
       if (bad != values.end())
         refuse(from.path,
                "tensor " + tensor.name + " has a value that is not finite (" + std::to_string(*bad) + ")");
-      std::vector<float>& sum = vectors_[static_cast<std::size_t>(layer)];
+      std::vector<float>& sum = vectors_[to_size(layer)];
       sum.resize(values.size());
       for (std::size_t i = 0; i < values.size(); ++i) sum[i] += from.scale * values[i];
     }

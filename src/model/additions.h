@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/to_size.h"
 #include "gguf/gguf.h"
 #include "model/hparams.h"
 #include "weft/model.h"
@@ -44,9 +45,9 @@ class Adapters {
   std::span<const AdapterInfo> infos() const { return infos_; }
   int size() const { return static_cast<int>(infos_.size()); }
   /// alpha / rank: what a use's scale is multiplied by.
-  float factor(int adapter) const { return factors_[static_cast<std::size_t>(adapter)]; }
+  float factor(int adapter) const { return factors_[to_size(adapter)]; }
   /// A hash of all that an adapter adds.
-  const base::Hash128& hash(int adapter) const { return hashes_[static_cast<std::size_t>(adapter)]; }
+  const base::Hash128& hash(int adapter) const { return hashes_[to_size(adapter)]; }
 
   /// Null where no adapter adds to the tensor.
   const AdapterStack* find(const std::string& tensor) const;
@@ -84,7 +85,7 @@ class ControlVectors {
   ControlVectors(std::span<const ControlVectorFile> files, int first, int last, const HParams& hparams);
 
   /// The vector added after a layer; empty: nothing.
-  std::span<const float> behind(int layer) const { return vectors_[static_cast<std::size_t>(layer)]; }
+  std::span<const float> behind(int layer) const { return vectors_[to_size(layer)]; }
   /// Throws Error kUnsupported that names a layer that is not among these.
   void check_all_used(const std::set<int>& layers) const;
 

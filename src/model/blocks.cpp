@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/to_size.h"
+
 namespace weft::model {
 
 bool has_in_any_layer(const Builder& b, const char* name) {
@@ -442,7 +444,7 @@ ValueId decoder(Builder& b, ValueId x, const Decoder& how) {
 std::function<ValueId(int, ValueId, ValueId&)> mixed_layers(Builder& b, const AttentionBlock& block,
                                                             const Mixer& recurrent) {
   return [&b, block, recurrent](int layer, ValueId x, ValueId& residual) {
-    if (b.hparams().layers[static_cast<std::size_t>(layer)] == LayerKind::kAttention)
+    if (b.hparams().layers[to_size(layer)] == LayerKind::kAttention)
       return attention(b, layer, x, block, residual);
     b.enter(Part::kRecurrent, layer);
     return recurrent(b, layer, x, residual);
@@ -481,7 +483,7 @@ namespace {
 /// Logits, of tokens that are never to be chosen the least number.
 ValueId leave_out(Builder& b, ValueId logits, const std::string& name) {
   const HParams& h = b.hparams();
-  std::vector<float> added(static_cast<std::size_t>(h.n_vocab), 0.0f);
+  std::vector<float> added(to_size(h.n_vocab), 0.0f);
   std::fill_n(added.begin() + h.logits.first_left_out, h.logits.n_left_out,
               std::numeric_limits<float>::lowest());
   return b.add(ops::Add{}, {logits, b.constant("left_out", {h.n_vocab}, std::move(added))},

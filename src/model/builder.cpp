@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/to_size.h"
 #include "model/factor_name.h"
 #include "tensor/codec.h"
 #include "weft/dtype.h"
@@ -51,7 +52,7 @@ bool is_but_for_ones_in_front(std::span<const std::int64_t> tensor, const Shape&
   while (tensor.size() > 1 && tensor.front() == 1) tensor = tensor.subspan(1);
   int axis = 0;
   while (axis + 1 < shape.rank() && shape[axis].constant() == 1) ++axis;
-  if (tensor.size() != static_cast<std::size_t>(shape.rank() - axis)) return false;
+  if (tensor.size() != to_size(shape.rank() - axis)) return false;
   return std::all_of(tensor.begin(), tensor.end(),
                      [&](std::int64_t n) { return n == shape[axis++].constant(); });
 }
@@ -193,7 +194,7 @@ ValueId Builder::axis_factors(std::size_t axis) {
   constexpr float kStill = 1e30f;
   const std::string name = std::string("rope_factors_of_") + kAxisNames[axis];
   if (const ValueId known = model_.graph.find(name); known != kNoValue) return known;
-  std::vector<float> factors(static_cast<std::size_t>(hparams_.rope.n_rot / 2));
+  std::vector<float> factors(to_size(hparams_.rope.n_rot / 2));
   for (std::size_t pair = 0; pair < factors.size(); ++pair)
     factors[pair] = hparams_.axes->of_pair(static_cast<int>(pair)) == axis ? 1.0f : kStill;
   return add_made(name, DType::kF32, {static_cast<std::int64_t>(factors.size())}, [factors] {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/to_size.h"
 #include "model/blocks.h"
 #include "model/factor_name.h"
 #include "weft/error.h"
@@ -14,7 +15,7 @@ namespace {
 
 /// Takes the count of a layer with experts from counts by layer.
 int of_layer(const std::vector<int>& counts, int layer, const char* key) {
-  const int n = counts[static_cast<std::size_t>(layer)];
+  const int n = counts[to_size(layer)];
   if (n == 0)
     throw Error(ErrorCode::kInvalidFile, std::string("metadata key ") + key + ": found 0 for layer " +
                                              std::to_string(layer) + ", which has experts");

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/counted.h"
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::model {
@@ -16,7 +17,7 @@ int HParams::n_layers_of(LayerKind kind) const {
 void read_unused_layers(const Metadata& metadata, HParams& h) {
   h.n_layers_unused = metadata.get_int("nextn_predict_layers", 0, h.n_layers - 1, 0);
   h.n_layers -= h.n_layers_unused;
-  h.layers.resize(static_cast<std::size_t>(h.n_layers));
+  h.layers.resize(to_size(h.n_layers));
 }
 
 void read_scales(const Metadata& metadata, HParams& h) {
@@ -78,7 +79,8 @@ void note_dynamic_scaling(const Metadata& metadata, const ops::Rope& rope, std::
   if (metadata.get_string(kKey, "") != "dynamic") return;
   const std::string length = rope.n_ctx_orig > 0 ? " of " + base::counted(rope.n_ctx_orig, "token") : "";
   notes.push_back(metadata.about(
-      kKey, "found \"dynamic\", which weft does not apply; output is worse beyond the trained length" + length));
+      kKey,
+      "found \"dynamic\", which weft does not apply; output is worse beyond the trained length" + length));
 }
 
 NormParams read_norm(const Metadata& metadata) {
@@ -116,7 +118,7 @@ HParams read_hparams(const Metadata& metadata, LayerMix mix) {
   h.n_ctx_train = read_length(metadata, h.notes);
   h.ffn = read_feed_forward(metadata, mix, h.n_layers, h.notes);
   if (mix == LayerMix::kRecurrent) {
-    h.layers.assign(static_cast<std::size_t>(h.n_layers), LayerKind::kRecurrent);
+    h.layers.assign(to_size(h.n_layers), LayerKind::kRecurrent);
   } else {
     h.attention = read_heads(metadata, mix, h.n_layers, h.n_embd, h.layers);
     h.rope = read_rope(metadata, h.attention->k_head_dim, h.n_ctx_train);

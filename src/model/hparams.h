@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/to_size.h"
 #include "model/metadata.h"
 #include "model/params/attention.h"
 #include "model/params/experts.h"
@@ -109,7 +110,7 @@ struct HParams {
   int v_head_dim() const { return attention ? attention->v_head_dim : 0; }
   /// Whether the layer is one of WindowParams::sliding.
   bool slides(int layer) const {
-    return window && !window->sliding.empty() && window->sliding[static_cast<std::size_t>(layer)];
+    return window && !window->sliding.empty() && window->sliding[to_size(layer)];
   }
   /// The window of a layer that slides, 0 for others.
   int window_of(int layer) const { return slides(layer) ? window->size : 0; }

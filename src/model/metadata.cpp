@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/counted.h"
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::model {
@@ -40,7 +41,7 @@ int Metadata::get_int(std::string_view key, std::int64_t min, std::int64_t max, 
 
 std::vector<int> Metadata::get_per_layer(std::string_view key, int n_layers, std::int64_t min,
                                          std::int64_t max, int otherwise) const {
-  const auto n = static_cast<std::size_t>(n_layers);
+  const auto n = to_size(n_layers);
   const gguf::Value* value = file_.find(full(key));
   if (value == nullptr || value->type != gguf::ValueType::kArray)
     return std::vector<int>(n, get_int(key, min, max, otherwise));
@@ -104,7 +105,7 @@ float Metadata::get_float(std::string_view key, double min, double max, float ot
 }
 
 std::vector<float> Metadata::get_floats(std::string_view key, int n_layers, double min, double max) const {
-  const auto n = static_cast<std::size_t>(n_layers);
+  const auto n = to_size(n_layers);
   const gguf::Value* const value = file_.find(full(key));
   if (value == nullptr || value->type != gguf::ValueType::kArray)
     return std::vector<float>(n, require_float(key, min, max));
@@ -124,7 +125,7 @@ std::optional<std::vector<bool>> Metadata::get_bools(std::string_view key, int n
   const gguf::Value* const value = file_.find(full(key));
   if (value == nullptr || value->type != gguf::ValueType::kArray) return std::nullopt;
   std::optional<std::vector<bool>> flags = file_.get_bools(full(key));
-  if (flags->size() != static_cast<std::size_t>(n_layers))
+  if (flags->size() != to_size(n_layers))
     refuse(key, "expected a bool for each of " + std::to_string(n_layers) + " layers");
   return flags;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/to_size.h"
 #include "model/shard_cuts.h"
 #include "weft/dtype.h"
 
@@ -148,12 +149,12 @@ class Sharder {
                                              const Shape& shape, int axis, std::int64_t begin,
                                              std::int64_t n) {
     const std::int64_t columns = shape.rank() == 1 ? 1 : shape.back().constant();
-    const auto row = static_cast<std::size_t>(row_bytes(dtype, columns));
-    const std::size_t n_rows = static_cast<std::size_t>(shape[axis].constant());
+    const auto row = to_size(row_bytes(dtype, columns));
+    const std::size_t n_rows = to_size(shape[axis].constant());
     std::vector<std::byte> part;
-    for (std::size_t at = static_cast<std::size_t>(begin) * row; at < all.size(); at += n_rows * row)
+    for (std::size_t at = to_size(begin) * row; at < all.size(); at += n_rows * row)
       part.insert(part.end(), all.begin() + static_cast<std::ptrdiff_t>(at),
-                  all.begin() + static_cast<std::ptrdiff_t>(at + static_cast<std::size_t>(n) * row));
+                  all.begin() + static_cast<std::ptrdiff_t>(at + to_size(n) * row));
     return part;
   }
 
@@ -452,7 +453,7 @@ std::string_view whole_name(std::string_view name) { return name.substr(0, name.
 
 std::size_t first_with_share(const std::vector<double>& shares) {
   const auto first = std::find_if(shares.begin(), shares.end(), [](double share) { return share > 0.0; });
-  return first == shares.end() ? 0 : static_cast<std::size_t>(first - shares.begin());
+  return first == shares.end() ? 0 : to_size(first - shares.begin());
 }
 
 ModelGraph shard(const ModelGraph& whole, const std::vector<double>& shares) {

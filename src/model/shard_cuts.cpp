@@ -4,6 +4,8 @@
 #include <numeric>
 #include <variant>
 
+#include "base/to_size.h"
+
 namespace weft::model {
 
 const Shape& shape_of(const Graph& graph, ValueId value) { return graph.value(value).shape; }
@@ -152,9 +154,9 @@ Bounds cut(std::int64_t n, std::int64_t n_units, const std::vector<double>& shar
     so_far += share;
     bounds.push_back(unit * static_cast<std::int64_t>(so_far / sum * static_cast<double>(n_whole) + 0.5));
   }
-  const auto last = static_cast<std::size_t>(
-      std::find_if(shares.rbegin(), shares.rend(), [](double share) { return share > 0.0; }).base() -
-      shares.begin());
+  const auto last =
+      to_size(std::find_if(shares.rbegin(), shares.rend(), [](double share) { return share > 0.0; }).base() -
+              shares.begin());
   for (std::size_t d = last - 1; d < bounds.size(); ++d) bounds[d] = n;
   return bounds;
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/to_size.h"
 #include "graph/refuse.h"
 #include "plan/plan_impl.h"
 #include "weft/graph/extent.h"
@@ -51,9 +52,9 @@ class Check {
     const std::size_t width = n_sequences == 0 ? 0 : n_entries<Extent>(extents) / n_sequences;
     for (std::size_t s = 0; s < n_sequences; ++s) {
       const auto count = entry_of<std::int32_t>(counts, s);
-      if (count < 0 || static_cast<std::size_t>(count) > width)
+      if (count < 0 || to_size(count) > width)
         fail(use_.in.counts, count, s, "and there is room for " + std::to_string(width) + " extents");
-      for (std::size_t e = s * width; e < s * width + static_cast<std::size_t>(count); ++e)
+      for (std::size_t e = s * width; e < s * width + to_size(count); ++e)
         check_extent(entry_of<Extent>(extents, e), e);
     }
   }
@@ -75,7 +76,7 @@ class Check {
     const std::size_t n_hidden = n_entries<HiddenCells>(hidden);
     for (std::size_t r = 0; r < n_entries<std::int32_t>(first); ++r) {
       const auto place = entry_of<std::int32_t>(first, r);
-      if (place < -1 || (place >= 0 && static_cast<std::size_t>(place) >= n_hidden))
+      if (place < -1 || (place >= 0 && to_size(place) >= n_hidden))
         fail(use_.in.hidden_first, place, r, "and there are " + std::to_string(n_hidden) + " hidden entries");
     }
     if (n_hidden == 0) return;

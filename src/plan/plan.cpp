@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/host_tensor.h"
+#include "base/to_size.h"
 #include "exec/cheapest.h"
 #include "exec/pins.h"
 #include "exec/placement.h"
@@ -195,8 +196,7 @@ void Plan::Impl::set_weight(ValueId id, const WeightSource& source) {
 
 Plan::Impl::MadeWeight Plan::Impl::make_weight(ValueId id, const WeightSource& source) const {
   const ValueInfo& value = now.graph.value(id);
-  const std::size_t expected =
-      static_cast<std::size_t>(value.shape.rows({})) * row_bytes(value.dtype, value.shape.columns());
+  const std::size_t expected = to_size(value.shape.rows({})) * row_bytes(value.dtype, value.shape.columns());
   if (source.bytes.size() != expected)
     refuse("weight '" + value.name + "' " + type_text(value) + " has " + std::to_string(expected) +
            " bytes, got " + std::to_string(source.bytes.size()));

@@ -9,6 +9,7 @@
 
 #include "base/atomic_file.h"
 #include "base/mapped_file.h"
+#include "base/to_size.h"
 #include "gguf/gguf.h"
 #include "gguf/writer.h"
 #include "weft/error.h"
@@ -36,7 +37,7 @@ void check(const std::filesystem::path& path, const ColumnSums& sums) {
 }
 
 std::vector<double> numbers_of(const gguf::File& file, const gguf::TensorInfo& tensor) {
-  std::vector<float> numbers(static_cast<std::size_t>(tensor.n_elements()));
+  std::vector<float> numbers(to_size(tensor.n_elements()));
   file.read(tensor.data, std::as_writable_bytes(std::span(numbers)));
   return {numbers.begin(), numbers.end()};
 }
@@ -83,7 +84,7 @@ Importance read_older(const std::filesystem::path& path, int chunk_size) {
     return value;
   };
   const auto text = [&] {
-    const auto bytes = take(static_cast<std::size_t>(number()));
+    const auto bytes = take(to_size(number()));
     return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   };
   Importance result;
@@ -91,7 +92,7 @@ Importance read_older(const std::filesystem::path& path, int chunk_size) {
   for (std::int32_t n = number(); n > 0; --n) {
     std::string name = text();
     const double rows = static_cast<double>(std::max(number(), 1)) * chunk_size;
-    const auto n_values = static_cast<std::size_t>(number());
+    const auto n_values = to_size(number());
     const auto bytes = take(n_values * sizeof(float));
     std::vector<float> values(n_values);
     std::memcpy(values.data(), bytes.data(), bytes.size());

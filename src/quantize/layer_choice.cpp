@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::quantize_impl {
@@ -54,7 +55,7 @@ void LayerChoice::write_metadata(gguf::Writer& writer) const {
   writer.set(architecture_ + ".block_count", static_cast<std::uint32_t>(kept_.size()));
   const auto of_kept = [&](const auto& all) {
     std::remove_cvref_t<decltype(all)> kept;
-    for (const auto& [layer, number] : kept_) kept.push_back(all[static_cast<std::size_t>(layer)]);
+    for (const auto& [layer, number] : kept_) kept.push_back(all[to_size(layer)]);
     return kept;
   };
   for (const gguf::File::Entry& entry : file_.metadata()) {

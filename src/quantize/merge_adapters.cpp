@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/to_size.h"
 #include "gguf/gguf.h"
 #include "gguf/writer.h"
 #include "model/additions.h"
@@ -20,7 +21,7 @@ using namespace quantize_impl;
 
 /// Rows of canonical bytes as floats.
 std::vector<float> floats_of(DType type, std::span<const std::byte> bytes, std::int64_t n_columns) {
-  const std::size_t row = row_bytes(type, n_columns), columns = static_cast<std::size_t>(n_columns);
+  const std::size_t row = row_bytes(type, n_columns), columns = to_size(n_columns);
   std::vector<float> values(bytes.size() / row * columns);
   for (std::size_t r = 0; r < bytes.size() / row; ++r)
     unpack_row(type, bytes.data() + r * row, std::span(values).subspan(r * columns, columns));
@@ -35,11 +36,11 @@ class Addition {
   /// the matrix, or one factor per expert.
   Addition(const model::Adapters& adapters, const model::AdapterStack& stack, std::span<const float> scales,
            std::span<const float> factors)
-      : n_in_(static_cast<std::size_t>(stack.n_in)), rank_(static_cast<std::size_t>(stack.rank)) {
+      : n_in_(to_size(stack.n_in)), rank_(to_size(stack.rank)) {
     a_ = floats_of(stack.dtype, adapters.a_bytes(stack), stack.n_in);
     b_ = floats_of(stack.dtype, adapters.b_bytes(stack, 0, stack.n_out), stack.rank);
-    n_out_ = static_cast<std::size_t>(stack.n_out);
-    n_rows_ = static_cast<std::size_t>(stack.n_experts) * n_out_;
+    n_out_ = to_size(stack.n_out);
+    n_rows_ = to_size(stack.n_experts) * n_out_;
     for (std::size_t i = 0; i < b_.size(); ++i) {
       const std::size_t matrix = i / rank_ % n_rows_ / n_out_;
       b_[i] *= scales[i / (n_rows_ * rank_)] / factors[factors.size() == 1 ? 0 : matrix];
@@ -47,7 +48,7 @@ class Addition {
   }
 
   void add_to(std::int64_t row, std::span<float> values) const {
-    const std::size_t n_adapters = b_.size() / (n_rows_ * rank_), at = static_cast<std::size_t>(row);
+    const std::size_t n_adapters = b_.size() / (n_rows_ * rank_), at = to_size(row);
     for (std::size_t adapter = 0; adapter < n_adapters; ++adapter)
       for (std::size_t r = 0; r < rank_; ++r) {
         const float b = b_[(adapter * n_rows_ + at) * rank_ + r];
@@ -89,7 +90,7 @@ std::vector<float> factors_of(const gguf::File& file, const model::AdapterStack&
             (stack.n_experts > 1 ? ", or of each expert" : ""));
   std::vector<std::byte> bytes(tensor->data.size());
   file.read(tensor->data, bytes);
-  std::vector<float> factors(static_cast<std::size_t>(tensor->n_elements()));
+  std::vector<float> factors(to_size(tensor->n_elements()));
   unpack_row(tensor->dtype, bytes.data(), factors);
   for (const float factor : factors)
     if (!std::isfinite(factor) || !std::isfinite(1.0f / factor))

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/to_size.h"
 #include "gguf/gguf.h"
 #include "gguf/limits.h"
 #include "gguf/split.h"
@@ -27,10 +28,9 @@ std::vector<std::pair<std::size_t, std::size_t>> parts_of(const gguf::File& file
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const std::uint64_t more = tensors[i].data.size();
-    const bool full =
-        parts.empty() ||
-        (params.max_tensors > 0 && i - parts.back().first >= static_cast<std::size_t>(params.max_tensors)) ||
-        (params.max_bytes > 0 && bytes + more > params.max_bytes);
+    const bool full = parts.empty() ||
+                      (params.max_tensors > 0 && i - parts.back().first >= to_size(params.max_tensors)) ||
+                      (params.max_bytes > 0 && bytes + more > params.max_bytes);
     if (full) {
       parts.emplace_back(i, i);
       bytes = 0;

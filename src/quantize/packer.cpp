@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/to_size.h"
 #include "tensor/codec.h"
 #include "weft/error.h"
 
@@ -40,7 +41,7 @@ Packer::Packer(const gguf::File& file, int n_threads, std::uint64_t n_bytes,
     : file_(file),
       progress_(progress),
       pool_(n_threads > 0 ? n_threads : base::default_threads(), 1),
-      values_(static_cast<std::size_t>(pool_.n_threads())),
+      values_(to_size(pool_.n_threads())),
       n_bytes_(std::max<std::uint64_t>(n_bytes, 1)) {}
 
 void Packer::pack(const gguf::TensorInfo& tensor, DType type, std::span<const float> importance,
@@ -53,24 +54,24 @@ void Packer::pack(const gguf::TensorInfo& tensor, DType type, std::span<const fl
   const std::int64_t n_rows = tensor.n_elements() / n_columns;
   const std::int64_t n_rows_of_matrix = tensor.shape.size() == 3 ? tensor.shape[1] : n_rows;
   const std::size_t from_row = row_bytes(tensor.dtype, n_columns), to_row = row_bytes(type, n_columns);
-  const auto columns = static_cast<std::size_t>(n_columns);
+  const auto columns = to_size(n_columns);
   for (std::vector<float>& values : values_) values.resize(columns);  // Tasks must not throw.
   std::atomic<bool> are_finite = true, fit = true;
   for (std::int64_t begin = 0; begin < n_rows;) {
     const std::int64_t end = std::min<std::int64_t>(n_rows, begin + rows_of_piece(from_row));
-    piece_.resize(static_cast<std::size_t>(end - begin) * from_row);
+    piece_.resize(to_size(end - begin) * from_row);
     // Read by the caller, since reading may throw.
-    file_.read(tensor.data.subspan(static_cast<std::size_t>(begin) * from_row, piece_.size()), piece_);
+    file_.read(tensor.data.subspan(to_size(begin) * from_row, piece_.size()), piece_);
     pool_.parallel_for(static_cast<std::int32_t>(end - begin), [&](std::int32_t i, int thread) {
-      std::vector<float>& values = values_[static_cast<std::size_t>(thread)];
-      unpack_row(tensor.dtype, piece_.data() + static_cast<std::size_t>(i) * from_row, values);
+      std::vector<float>& values = values_[to_size(thread)];
+      unpack_row(tensor.dtype, piece_.data() + to_size(i) * from_row, values);
       if (change) change(begin + i, values);
       if (!all_finite(values)) are_finite = false;
-      const auto matrix = static_cast<std::size_t>((begin + i) / n_rows_of_matrix);
-      pack_row(type, values, out.data() + static_cast<std::size_t>(begin + i) * to_row,
+      const auto matrix = to_size((begin + i) / n_rows_of_matrix);
+      pack_row(type, values, out.data() + to_size(begin + i) * to_row,
                importance.empty() ? importance : importance.subspan(matrix * columns, columns));
       if (!change) return;
-      unpack_row(type, out.data() + static_cast<std::size_t>(begin + i) * to_row, values);
+      unpack_row(type, out.data() + to_size(begin + i) * to_row, values);
       if (!all_finite(values)) fit = false;
     });
     if (!are_finite)

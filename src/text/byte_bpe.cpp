@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/to_size.h"
 #include "text/byte_fallback.h"
 #include "text/characters.h"
 #include "text/encoder.h"
@@ -173,7 +174,7 @@ class BpeEncoder final : public Encoder {
       const Token id = piece.size() == 1 ? encoder_.byte_ids_[static_cast<unsigned char>(piece[0])]
                                          : encoder_.pieces_.find(piece);
       const bool whole = id != kNoToken && (piece.size() == 1 || encoder_.ignore_merges_);
-      std::atomic<Whole>* known = id == kNoToken ? nullptr : &encoder_.whole_[static_cast<std::size_t>(id)];
+      std::atomic<Whole>* known = id == kNoToken ? nullptr : &encoder_.whole_[to_size(id)];
       if (whole || (known != nullptr && known->load(std::memory_order_relaxed) == Whole::kYes)) {
         out.push_back(id);
         return;

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/to_size.h"
 #include "text/infill_words.h"
 #include "weft/chat_template.h"
 #include "weft/error.h"
@@ -92,13 +93,13 @@ class Ends {
   }
 
  private:
-  const std::string& text(Token id) const { return v_.tokens[static_cast<std::size_t>(id)]; }
-  TokenKind& kind(Token id) { return v_.kinds[static_cast<std::size_t>(id)]; }
+  const std::string& text(Token id) const { return v_.tokens[to_size(id)]; }
+  TokenKind& kind(Token id) { return v_.kinds[to_size(id)]; }
   bool has(std::string_view name) const { return index_.find(name) != kNoToken; }
 
   void add(Token id) {
-    if (id == kNoToken || is_end_[static_cast<std::size_t>(id)]) return;
-    is_end_[static_cast<std::size_t>(id)] = true;
+    if (id == kNoToken || is_end_[to_size(id)]) return;
+    is_end_[to_size(id)] = true;
     ends_.push_back(id);
   }
 
@@ -153,9 +154,9 @@ class Ends {
         const auto is_asked_for = [&](Token id) { return text(id).size() + 1 == merge.size(); };
         if (space == std::string::npos || std::ranges::none_of(ids, is_asked_for)) continue;
         const Token made = index_.find(merge.substr(0, space) + merge.substr(space + 1));
-        if (made != kNoToken) is_made[static_cast<std::size_t>(made)] = true;
+        if (made != kNoToken) is_made[to_size(made)] = true;
       }
-      std::erase_if(ids, [&](Token id) { return is_made[static_cast<std::size_t>(id)]; });
+      std::erase_if(ids, [&](Token id) { return is_made[to_size(id)]; });
     } else if (v_.kind == VocabularyKind::kSpm) {
       std::erase_if(ids, [&](Token id) {
         const std::string_view whole = text(id);
@@ -196,7 +197,7 @@ class Ends {
 
   /// Whether special_in() looks for this token.
   bool is_special(Token id) const {
-    return v_.kinds[static_cast<std::size_t>(id)] == TokenKind::kControl || is_marker(text(id));
+    return v_.kinds[to_size(id)] == TokenKind::kControl || is_marker(text(id));
   }
 
   /// Sets the bounds of special_in().

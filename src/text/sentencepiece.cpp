@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "base/to_size.h"
 #include "text/byte_fallback.h"
 #include "text/charsmap.h"
 #include "text/encoder.h"
@@ -45,7 +46,7 @@ class SpmEncoder final : public Encoder {
   Pair find(std::string_view word, const Symbol& left, const Symbol&, std::size_t end) const {
     if (end - left.begin > longest_) return {};
     const Token id = index_.find(word.substr(left.begin, end - left.begin));
-    const std::uint32_t rank = id == kNoToken ? kNoRank : ranks_[static_cast<std::size_t>(id)];
+    const std::uint32_t rank = id == kNoToken ? kNoRank : ranks_[to_size(id)];
     return rank == kNoRank ? Pair{} : Pair{rank, id};
   }
   std::size_t n_ranks() const { return n_ranks_; }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "base/to_size.h"
 #include "text/characters.h"
 #include "text/charsmap.h"
 #include "text/pattern.h"
@@ -124,8 +125,7 @@ Change normal_form(int options) {
     const utf8proc_ssize_t n =
         utf8proc_normalize_utf32(codes.data(), static_cast<utf8proc_ssize_t>(codes.size()), flags);
     std::string result;
-    for (utf8proc_ssize_t i = 0; i < n; ++i)
-      append_utf8(result, static_cast<char32_t>(codes[static_cast<std::size_t>(i)]));
+    for (utf8proc_ssize_t i = 0; i < n; ++i) append_utf8(result, static_cast<char32_t>(codes[to_size(i)]));
     return result;
   };
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/to_size.h"
 #include "weft/types.h"
 
 namespace weft::text {
@@ -15,7 +16,7 @@ class TokenTexts {
  public:
   void add(std::string_view text);
   std::string_view operator[](Token id) const {
-    const auto i = static_cast<std::size_t>(id);
+    const auto i = to_size(id);
     return std::string_view(bytes_).substr(begins_[i], begins_[i + 1] - begins_[i]);
   }
   std::size_t size() const { return begins_.size() - 1; }

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/counted.h"
+#include "base/to_size.h"
 #include "text/characters.h"
 #include "text/encoder.h"
 #include "text/end_tokens.h"
@@ -137,8 +138,8 @@ struct Tokenizer::Impl {
                         (index.n_duplicates() > 1
                              ? "; so have " + base::counted(index.n_duplicates() - 1, "more token")
                              : std::string()));
-    for (const Token id : v.strip_left) strip[static_cast<std::size_t>(id)].left = true;
-    for (const Token id : v.strip_right) strip[static_cast<std::size_t>(id)].right = true;
+    for (const Token id : v.strip_left) strip[to_size(id)].left = true;
+    for (const Token id : v.strip_right) strip[to_size(id)].right = true;
     set_matchers(v);
     set_frame(v);
     encoder = make_encoder(v, {texts, index}, pieces);
@@ -211,11 +212,11 @@ struct Tokenizer::Impl {
   }
 
   std::size_t position(Token id) const {
-    if (id < 0 || static_cast<std::size_t>(id) >= texts.size())
+    if (id < 0 || to_size(id) >= texts.size())
       throw Error(ErrorCode::kInvalidArgument, "token " + std::to_string(id) +
                                                    " is outside the vocabulary of " +
                                                    std::to_string(texts.size()) + " tokens");
-    return static_cast<std::size_t>(id);
+    return to_size(id);
   }
 
   std::string_view piece(Token id, bool with_special) const {
@@ -233,7 +234,7 @@ struct Tokenizer::Impl {
       const text::SpecialMatcher::Match match = find(at);
       if (match.id == kNoToken) break;
       at = match.begin + match.size;
-      const Strip beside = strip[static_cast<std::size_t>(match.id)];
+      const Strip beside = strip[to_size(match.id)];
       const std::size_t left = beside.left ? white_before(text, done, match.begin) : 0;
       if (match.begin - left > done) between(done, match.begin - left);
       done = at + (beside.right ? white_after(text, at) : 0);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/to_size.h"
 #include "text/byte_fallback.h"
 #include "text/charsmap.h"
 #include "text/encoder.h"
@@ -99,7 +100,7 @@ class UnigramEncoder final : public Encoder {
         if (node == TokenTrie::kNone) break;
         const Token token = encoder_.trie_.token(node);
         if (token == kNoToken) continue;
-        offer(end, score + encoder_.scores_[static_cast<std::size_t>(token)], at, token);
+        offer(end, score + encoder_.scores_[to_size(token)], at, token);
         is_token = is_token || end == next;
         reach = std::max(reach, end);
       }

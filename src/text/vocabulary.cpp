@@ -5,6 +5,7 @@
 
 #include "base/counted.h"
 #include "base/notes.h"
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::text {
@@ -55,7 +56,7 @@ void fit(const char* key, std::vector<T>& list, Vocabulary& v) {
 
 void mend_ids(Vocabulary& v) {
   const std::size_t n = v.tokens.size();
-  const auto is_token = [n](Token id) { return id >= 0 && static_cast<std::size_t>(id) < n; };
+  const auto is_token = [n](Token id) { return id >= 0 && to_size(id) < n; };
   const auto reject = [&](const std::string& name, Token id) {
     base::add_note(v.notes, "tokenizer.ggml." + name + " is " + std::to_string(id) + ", but there are " +
                                 std::to_string(n) + " tokens; it is ignored");
@@ -86,8 +87,8 @@ void derive_kinds(Vocabulary& v) {
     for (std::size_t i = 0; i < v.tokens.size(); ++i)
       if (byte_of_text(v.tokens[i])) v.kinds[i] = TokenKind::kByte;
   for (const Token id : {v.bos, v.eos, v.eot, v.eom, v.sep, v.pad, v.cls, v.mask})
-    if (id != kNoToken) v.kinds[static_cast<std::size_t>(id)] = TokenKind::kControl;
-  if (v.unk != kNoToken) v.kinds[static_cast<std::size_t>(v.unk)] = TokenKind::kUnknown;
+    if (id != kNoToken) v.kinds[to_size(id)] = TokenKind::kControl;
+  if (v.unk != kNoToken) v.kinds[to_size(v.unk)] = TokenKind::kUnknown;
   v.notes.emplace_back(
       "tokenizer.ggml.token_type is missing; weft derives the types from the tokens' strings and ids");
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/to_size.h"
 #include "text/characters.h"
 #include "text/encoder.h"
 #include "text/utf8.h"
@@ -122,12 +123,12 @@ class WordPieceEncoder final : public Encoder {
         int boundary = 0;
         const utf8proc_ssize_t found = utf8proc_decompose_char(
             parts[0], parts, kSize, static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE), &boundary);
-        if (found >= 0 && static_cast<std::size_t>(found) <= kSize) n = static_cast<std::size_t>(found);
-        n = static_cast<std::size_t>(std::remove_if(parts, parts + n,
-                                                    [](utf8proc_int32_t part) {
-                                                      return utf8proc_category(part) == UTF8PROC_CATEGORY_MN;
-                                                    }) -
-                                     parts);
+        if (found >= 0 && to_size(found) <= kSize) n = to_size(found);
+        n = to_size(std::remove_if(parts, parts + n,
+                                   [](utf8proc_int32_t part) {
+                                     return utf8proc_category(part) == UTF8PROC_CATEGORY_MN;
+                                   }) -
+                    parts);
       }
       if (encoder_.lowercase_)
         for (std::size_t i = 0; i < n; ++i) parts[i] = utf8proc_tolower(parts[i]);

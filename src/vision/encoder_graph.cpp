@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/to_size.h"
 #include "vision/patches.h"
 #include "weft/error.h"
 
@@ -88,8 +89,7 @@ Value EncoderBuilder::encode() {
   for (int i = 0; i < hparams_.n_layers; ++i) {
     x = layer(x, "v.blk." + std::to_string(i) + ".", (i + 1) % hparams_.full_every == 0 ? all : windows,
               turn);
-    if (!hparams_.deepstack.empty() && hparams_.deepstack[static_cast<std::size_t>(i)])
-      taps_.emplace_back(i, x);
+    if (!hparams_.deepstack.empty() && hparams_.deepstack[to_size(i)]) taps_.emplace_back(i, x);
   }
   return kind_.norm_behind ? norm(x, "v.post_ln") : x;
 }

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/to_size.h"
+
 namespace weft::vision {
 namespace {
 
@@ -71,9 +73,7 @@ Image turned(Image image, int orientation) {
     for (int x = 0; x < result.width; ++x) {
       int from_x = mirror_x ? result.width - 1 - x : x, from_y = mirror_y ? result.height - 1 - y : y;
       if (exchange) std::swap(from_x, from_y);
-      const auto* pixel =
-          image.rgb.data() + 3 * (static_cast<std::size_t>(from_y) * static_cast<std::size_t>(image.width) +
-                                  static_cast<std::size_t>(from_x));
+      const auto* pixel = image.rgb.data() + 3 * (to_size(from_y) * to_size(image.width) + to_size(from_x));
       result.rgb.insert(result.rgb.end(), pixel, pixel + 3);
     }
   return result;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
 #include "encoders/fit.h"
 #include "weft/error.h"
 
@@ -85,7 +86,7 @@ void read_deepstack(const gguf::File& file, HParams& h) {
   const std::string key = "clip.vision.is_deepstack_layers";
   if (file.find(key) == nullptr) return;
   const auto flags = file.get_bools(key);
-  if (!flags || flags->size() != static_cast<std::size_t>(h.n_layers))
+  if (!flags || flags->size() != to_size(h.n_layers))
     refuse(key, "expected a bool for each of " + std::to_string(h.n_layers) + " layers");
   h.deepstack = *flags;
   if (std::int64_t{h.n_embd} * (1 + h.n_taps()) > 64 * kMaxWidth) refuse(key, "the rows would be too wide");

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/to_size.h"
 #include "vision/exif.h"
 #include "weft/error.h"
 #include "weft/vision.h"
@@ -30,9 +31,7 @@ void check_size(std::int64_t width, std::int64_t height) {
                                            std::to_string(kMaxImagePixels) + " in total");
 }
 
-std::size_t rgb_bytes(int width, int height) {
-  return 3 * static_cast<std::size_t>(width) * static_cast<std::size_t>(height);
-}
+std::size_t rgb_bytes(int width, int height) { return 3 * to_size(width) * to_size(height); }
 
 bool begins_with(std::span<const std::byte> bytes, std::string_view magic) {
   return bytes.size() >= magic.size() &&

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/to_size.h"
+
 namespace weft::vision {
 namespace {
 
@@ -13,8 +15,8 @@ class Cutter {
         image_(image),
         across_(image.width / hparams.patch_size),
         down_(image.height / hparams.patch_size) {
-    const auto n = static_cast<std::size_t>(across_) * static_cast<std::size_t>(down_);
-    const auto side = static_cast<std::size_t>(h_.patch_size);
+    const auto n = to_size(across_) * to_size(down_);
+    const auto side = to_size(h_.patch_size);
     out_.rows.reserve(n * 3 * side * side);
   }
 
@@ -51,17 +53,16 @@ class Cutter {
     out_.column_of.push_back(patch_x);
     add_corners(patch_x, patch_y);
     const int p = h_.patch_size;
-    const auto pixels = static_cast<std::size_t>(p) * static_cast<std::size_t>(p);
+    const auto pixels = to_size(p) * to_size(p);
     const std::size_t at = out_.rows.size();
     out_.rows.resize(at + 3 * pixels);
     float* const row = out_.rows.data() + at;
     for (int y = 0; y < p; ++y) {
-      const auto first = static_cast<std::size_t>(patch_y * p + y) * static_cast<std::size_t>(image_.width) +
-                         static_cast<std::size_t>(patch_x * p);
+      const auto first = to_size(patch_y * p + y) * to_size(image_.width) + to_size(patch_x * p);
       const std::uint8_t* from = image_.rgb.data() + 3 * first;
       for (int x = 0; x < p; ++x)
         for (std::size_t c = 0; c < 3; ++c)
-          row[c * pixels + static_cast<std::size_t>(y * p + x)] =
+          row[c * pixels + to_size(y * p + x)] =
               (static_cast<float>(*from++) / 255.0f - h_.mean[c]) / h_.deviation[c];
     }
   }
@@ -76,7 +77,7 @@ class Cutter {
     const float right = x - static_cast<float>(x0), below = y - static_cast<float>(y0);
     for (int corner = 0; corner < kCorners; ++corner) {
       const bool is_right = corner % 2 != 0, is_below = corner >= 2;
-      const auto i = static_cast<std::size_t>(corner);
+      const auto i = to_size(corner);
       out_.corners[i].push_back(std::min(y0 + (is_below ? 1 : 0), last) * h_.grid() +
                                 std::min(x0 + (is_right ? 1 : 0), last));
       out_.shares[i].push_back((is_right ? right : 1.0f - right) * (is_below ? below : 1.0f - below));

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/to_size.h"
+
 namespace weft::vision {
 namespace {
 
@@ -44,7 +46,7 @@ struct Taps {
 };
 
 std::vector<Taps> make_taps(int n_from, int n_to, Filter filter) {
-  std::vector<Taps> all(static_cast<std::size_t>(n_to));
+  std::vector<Taps> all(to_size(n_to));
   const double scale = static_cast<double>(n_from) / n_to;
   const double stretch = std::max(scale, 1.0);
   const double support = reach(filter) * stretch;
@@ -59,7 +61,7 @@ std::vector<Taps> make_taps(int n_from, int n_to, Filter filter) {
       weights.push_back(weight(filter, (from - center + 0.5) / stretch));
       sum += weights.back();
     }
-    Taps& taps = all[static_cast<std::size_t>(to)];
+    Taps& taps = all[to_size(to)];
     taps.first = first;
     for (const double w : weights)
       taps.weights.push_back(static_cast<std::int32_t>(std::round(w / sum * (1 << kWeightBits))));
@@ -75,7 +77,7 @@ std::uint8_t to_byte(std::int64_t sum) {
 /// Weighted sums of bytes with a stride of `stride`.
 std::uint8_t take(const Taps& taps, const std::uint8_t* from, std::size_t stride) {
   std::int64_t sum = 0;
-  from += static_cast<std::size_t>(taps.first) * stride;
+  from += to_size(taps.first) * stride;
   for (const std::int32_t w : taps.weights) {
     sum += std::int64_t{w} * *from;
     from += stride;
@@ -85,13 +87,10 @@ std::uint8_t take(const Taps& taps, const std::uint8_t* from, std::size_t stride
 
 Image resize_rows(const Image& image, int width, Filter filter) {
   const std::vector<Taps> taps = make_taps(image.width, width, filter);
-  Image result{width, image.height,
-               std::vector<std::uint8_t>(3 * static_cast<std::size_t>(width) *
-                                         static_cast<std::size_t>(image.height))};
+  Image result{width, image.height, std::vector<std::uint8_t>(3 * to_size(width) * to_size(image.height))};
   std::uint8_t* to = result.rgb.data();
   for (int y = 0; y < image.height; ++y) {
-    const std::uint8_t* row =
-        image.rgb.data() + 3 * static_cast<std::size_t>(y) * static_cast<std::size_t>(image.width);
+    const std::uint8_t* row = image.rgb.data() + 3 * to_size(y) * to_size(image.width);
     for (const Taps& one : taps)
       for (std::size_t c = 0; c < 3; ++c) *to++ = take(one, row + c, 3);
   }
@@ -100,8 +99,8 @@ Image resize_rows(const Image& image, int width, Filter filter) {
 
 Image resize_columns(const Image& image, int height, Filter filter) {
   const std::vector<Taps> taps = make_taps(image.height, height, filter);
-  const std::size_t stride = 3 * static_cast<std::size_t>(image.width);
-  Image result{image.width, height, std::vector<std::uint8_t>(stride * static_cast<std::size_t>(height))};
+  const std::size_t stride = 3 * to_size(image.width);
+  Image result{image.width, height, std::vector<std::uint8_t>(stride * to_size(height))};
   std::uint8_t* to = result.rgb.data();
   for (const Taps& one : taps)
     for (std::size_t x = 0; x < stride; ++x) *to++ = take(one, image.rgb.data() + x, stride);

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/to_size.h"
 #include "encoders/content_cache.h"
 #include "encoders/fit.h"
 #include "encoders/media_ids.h"
@@ -98,12 +99,12 @@ struct VisionModel::Impl {
     const Plan::SymbolValue n_rows[] = {{"n_rows", n / (hparams.merge * hparams.merge)}};
     plan.run(n_rows, vision::inputs_of(patches, built.graph));
     const std::vector<float> some = plan.read("embeddings");
-    const auto width = static_cast<std::size_t>(hparams.n_embd_row());
+    const auto width = to_size(hparams.n_embd_row());
     const std::size_t first = rows.size();
     rows.resize(first + some.size());
     for (std::size_t i = 0; i < patches.row_places.size(); ++i)
       std::copy_n(some.data() + i * width, width,
-                  rows.data() + first + static_cast<std::size_t>(patches.row_places[i]) * width);
+                  rows.data() + first + to_size(patches.row_places[i]) * width);
   }
 
   const vision::Family& family;
@@ -146,7 +147,7 @@ std::int64_t VisionModel::n_found() const {
 std::shared_ptr<const EncodedMedia> VisionModel::encode(const Image& image,
                                                         const std::function<bool()>& goes_on) const {
   if (image.width < 1 || image.height < 1 || image.width > kMaxImageSide || image.height > kMaxImageSide ||
-      image.rgb.size() != 3 * static_cast<std::size_t>(image.width) * static_cast<std::size_t>(image.height))
+      image.rgb.size() != 3 * to_size(image.width) * to_size(image.height))
     throw Error(ErrorCode::kInvalidArgument, "an image of " + std::to_string(image.width) + " x " +
                                                  std::to_string(image.height) + " pixels has " +
                                                  std::to_string(image.rgb.size()) +

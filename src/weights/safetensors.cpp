@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/foreign_file.h"
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -141,7 +142,7 @@ class Header final : public nlohmann::json_sax<nlohmann::json> {
     --depth_;
     if (type != nullptr) next_.dtype = type->dtype;
     next_.shape = std::move(*shape_);
-    next_.bytes = data_.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    next_.bytes = data_.subspan(to_size(begin), to_size(end - begin));
     tensors.push_back(std::move(next_));
     return true;
   }
@@ -171,7 +172,7 @@ std::vector<StoredTensor> list_safetensors(const base::MappedFile& mapped) {
     refuse("the header would have " + std::to_string(n_header) + " bytes, and the file has " +
            std::to_string(file.size()));
   }
-  std::string text(static_cast<std::size_t>(n_header), '\0');
+  std::string text(to_size(n_header), '\0');
   mapped.read(file.subspan(length.size(), text.size()), std::as_writable_bytes(std::span(text)));
   Header header(file.subspan(length.size() + text.size()));
   if (!nlohmann::json::sax_parse(text, &header))

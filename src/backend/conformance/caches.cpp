@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/conformance/case.h"
+#include "base/to_size.h"
 
 namespace weft::conformance::cases {
 namespace {
@@ -40,7 +41,7 @@ void store(Suite& suite, const CacheOf& of, std::int64_t m, std::string where) {
   Indices to;
   for (std::int64_t r = 0; r < m; ++r) to.push_back(static_cast<std::int32_t>((r * 37 + 5) % of.cells));
   for (std::int64_t r = 0; r < m; ++r)
-    std::copy_n(x.begin() + r * width, width, cache.begin() + to[static_cast<std::size_t>(r)] * width);
+    std::copy_n(x.begin() + r * width, width, cache.begin() + to[to_size(r)] * width);
   const ValueId rows = c.input({c.rows(m), width}, x);
   const ValueId last = c.graph.add(ops::StoreCache{of.role}, {state, rows, c.input({c.rows(m)}, to)}, "y");
   c.expect_state(state, last, std::move(cache));
@@ -76,7 +77,7 @@ void caches(Suite& suite) {
             to.push_back(r % 4 == 1 ? from.back() : c.integer(0, 127));
             deltas.push_back(r % 3 == 1 ? 0 : c.integer(-70000, 70000));
           }
-          move_cells(op, cache, static_cast<std::size_t>(width), from, to, deltas);
+          move_cells(op, cache, to_size(width), from, to, deltas);
           const Dim n = c.rows(m);
           const ops::MoveCells::Inputs inputs = {.cache = state,
                                                  .from = c.input({n}, from),

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "backend/host_tensor.h"
+#include "base/to_size.h"
 #include "tensor/codec.h"
 
 namespace weft::conformance {
@@ -19,9 +20,9 @@ std::vector<std::byte> to_bytes(std::span<const T> values) {
 
 /// Packs the values, and replaces them by the stored ones.
 std::vector<std::byte> pack(DType type, std::int64_t columns, Values& values) {
-  const std::size_t n = row_bytes(type, columns), rows = values.size() / static_cast<std::size_t>(columns);
+  const std::size_t n = row_bytes(type, columns), rows = values.size() / to_size(columns);
   std::vector<std::byte> packed(n * rows);
-  std::vector<float> row(static_cast<std::size_t>(columns));
+  std::vector<float> row(to_size(columns));
   for (std::size_t r = 0; r < rows; ++r) {
     double* const from = values.data() + r * row.size();
     std::transform(from, from + row.size(), row.begin(), [](double v) { return static_cast<float>(v); });
@@ -33,7 +34,7 @@ std::vector<std::byte> pack(DType type, std::int64_t columns, Values& values) {
 }
 
 std::vector<std::int32_t> all_cells(std::int64_t n) {
-  std::vector<std::int32_t> cells(static_cast<std::size_t>(n));
+  std::vector<std::int32_t> cells(to_size(n));
   for (std::size_t i = 0; i < cells.size(); ++i) cells[i] = static_cast<std::int32_t>(i);
   return cells;
 }
@@ -54,7 +55,7 @@ double mean_size(const Values& values) {
 
 Values Case::floats(const Shape& shape, float low, float high) {
   std::uniform_real_distribution<float> draw(low, high);
-  Values values(static_cast<std::size_t>(shape.elements({})));
+  Values values(to_size(shape.elements({})));
   for (double& v : values) v = static_cast<double>(draw(random_));
   return values;
 }
@@ -127,7 +128,7 @@ double Case::error_of_run() {
       throw Error(ErrorCode::kDevice, device_.info().name + " creates no tensor of " +
                                           std::string(info(graph.value(value).dtype).name) +
                                           " for an op that it supports: " + to_string(graph));
-    bindings[static_cast<std::size_t>(value)] = tensor.get();
+    bindings[to_size(value)] = tensor.get();
     tensors.push_back(std::move(tensor));
   };
   for (const Bytes& weight : weights_)
@@ -151,7 +152,7 @@ double Case::error_of_run() {
 
   Values got, truth;
   for (const Truth& output : outputs_) {
-    const auto bytes = bindings[static_cast<std::size_t>(output.value)]->host();
+    const auto bytes = bindings[to_size(output.value)]->host();
     for (std::size_t i = 0; i < output.values.size(); ++i) {
       float value = 0.0f;
       std::int32_t number = 0;
@@ -165,8 +166,7 @@ double Case::error_of_run() {
     const auto found = std::find_if(states_.begin(), states_.end(),
                                     [&](const State& s) { return s.value == expected.state; });
     std::vector<std::byte> bytes(found->bytes.size());
-    device_.read_cells(*bindings[static_cast<std::size_t>(expected.state)], found->role,
-                       all_cells(found->n_cells), bytes);
+    device_.read_cells(*bindings[to_size(expected.state)], found->role, all_cells(found->n_cells), bytes);
     const DType type = graph.value(expected.state).dtype;
     std::vector<float> values(expected.values.size());
     unpack_row(type, bytes.data(), values);

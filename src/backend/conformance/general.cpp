@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "backend/conformance/general_operands.h"
+#include "base/to_size.h"
 
 namespace weft::conformance::cases {
 namespace {
@@ -315,7 +316,7 @@ void join_cases(Suite& suite) {
 /// A random view of x, of the kind asked for where it can be: 0 reshape, 1 permute, 2 slice, 3 broadcast_to.
 Known random_view(Case& c, Operands& make, const Known& x, int kind) {
   const auto rank = static_cast<std::int32_t>(x.tensor.dims.size());
-  const auto any_axis = [&] { return static_cast<std::size_t>(c.integer(0, rank - 1)); };
+  const auto any_axis = [&] { return to_size(c.integer(0, rank - 1)); };
   if (kind == 1) {
     Sizes axes(x.tensor.dims.size());
     std::iota(axes.begin(), axes.end(), std::size_t{0});
@@ -331,7 +332,7 @@ Known random_view(Case& c, Operands& make, const Known& x, int kind) {
     return make.sliced(x, axis, begin, end, c.integer(1, 3));
   }
   if (kind == 3 && rank < Shape::kMaxRank)
-    return make.repeated(x, static_cast<std::size_t>(c.integer(0, rank)), c.integer(1, 3));
+    return make.repeated(x, to_size(c.integer(0, rank)), c.integer(1, 3));
   // Two neighbours become one, or an axis of constant size two.
   std::vector<Dim> dims = Operands::dims_of(x);
   Sizes sizes = x.tensor.dims;
@@ -345,14 +346,14 @@ Known random_view(Case& c, Operands& make, const Known& x, int kind) {
   } else {
     const std::int64_t factor = dims[axis].is_constant() && sizes[axis] % 2 == 0 ? 2 : 1;
     dims.insert(dims.begin() + place, Dim(factor));
-    sizes.insert(sizes.begin() + place, static_cast<std::size_t>(factor));
+    sizes.insert(sizes.begin() + place, to_size(factor));
     dims[axis + 1] = dims[axis + 1] / factor;
-    sizes[axis + 1] /= static_cast<std::size_t>(factor);
+    sizes[axis + 1] /= to_size(factor);
     if (dims.size() > Shape::kMaxRank) {  // Back again, as one.
       dims.erase(dims.begin() + place);
       sizes.erase(sizes.begin() + place);
       dims[axis] = dims[axis] * factor;
-      sizes[axis] *= static_cast<std::size_t>(factor);
+      sizes[axis] *= to_size(factor);
     }
   }
   return make.reshaped(x, dims, sizes);

@@ -10,6 +10,7 @@
 
 #include "backend/conformance/case.h"
 #include "backend/conformance/general_truth.h"
+#include "base/to_size.h"
 
 namespace weft::conformance {
 
@@ -31,7 +32,7 @@ class Operands {
   Operands(Case& c, std::int64_t m) : case_(c), m_(m) {}
 
   Dim dim(std::int64_t size) { return size == kRows ? case_.rows(m_) : Dim(size); }
-  std::size_t number(std::int64_t size) const { return static_cast<std::size_t>(size == kRows ? m_ : size); }
+  std::size_t number(std::int64_t size) const { return to_size(size == kRows ? m_ : size); }
 
   Known plain(const std::vector<std::int64_t>& sizes, float low = -2.0f, float high = 2.0f) {
     Known known = sized(sizes);
@@ -64,8 +65,7 @@ class Operands {
     Sizes axes(rank);  // The base's axes, by axis of the result.
     std::iota(axes.begin(), axes.end(), std::size_t{0});
     for (std::size_t i = rank; i > 1; --i)
-      std::swap(axes[i - 1],
-                axes[static_cast<std::size_t>(case_.integer(0, static_cast<std::int32_t>(i) - 1))]);
+      std::swap(axes[i - 1], axes[to_size(case_.integer(0, static_cast<std::int32_t>(i) - 1))]);
     std::vector<std::int64_t> base(rank), begin(rank), step(rank, 1);
     for (std::size_t i = 0; i < rank; ++i) {
       step[i] = sizes[i] == kRows ? 1 : case_.integer(1, 2);
@@ -92,9 +92,7 @@ class Operands {
     std::vector<Dim> dims = dims_of(x);
     dims[axis] = (end - begin + step - 1) / step;
     return {case_.graph.add(ops::Slice{static_cast<int>(axis), begin, end, step}, {x.id}, "sliced" + tag()),
-            Shape(dims),
-            slice(x.tensor, axis, static_cast<std::size_t>(begin), static_cast<std::size_t>(end),
-                  static_cast<std::size_t>(step))};
+            Shape(dims), slice(x.tensor, axis, to_size(begin), to_size(end), to_size(step))};
   }
   Known reshaped(const Known& x, const std::vector<Dim>& dims, const Sizes& sizes) {
     return {case_.graph.add(ops::Reshape{Shape(dims)}, {x.id}, "reshaped" + tag()), Shape(dims),
@@ -108,7 +106,7 @@ class Operands {
     sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(axis), 1);
     const Known one = reshaped(x, dims, sizes);
     dims[axis] = times;
-    sizes[axis] = static_cast<std::size_t>(times);
+    sizes[axis] = to_size(times);
     return {case_.graph.add(ops::BroadcastTo{Shape(dims)}, {one.id}, "repeated" + tag()), Shape(dims),
             broadcast_to(one.tensor, sizes)};
   }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/to_size.h"
+
 namespace weft::conformance {
 namespace {
 
@@ -247,11 +249,10 @@ Tensor concat(const std::vector<Tensor>& parts, std::size_t axis) {
 
 Tensor pad(const ops::Pad& op, const Tensor& x) {
   Place dims = x.dims;
-  for (std::size_t i = 0; i < dims.size(); ++i)
-    dims[i] += static_cast<std::size_t>(op.before[i] + op.after[i]);
+  for (std::size_t i = 0; i < dims.size(); ++i) dims[i] += to_size(op.before[i] + op.after[i]);
   return make(dims, [&](Place place) {
     for (std::size_t i = 0; i < place.size(); ++i) {
-      const auto before = static_cast<std::size_t>(op.before[i]);
+      const auto before = to_size(op.before[i]);
       if (place[i] < before || place[i] >= before + x.dims[i]) return static_cast<double>(op.value);
       place[i] -= before;
     }

@@ -4,6 +4,7 @@
 
 #include "backend/conformance/general_operands.h"
 #include "backend/conformance/order_truth.h"
+#include "base/to_size.h"
 
 namespace weft::conformance::cases {
 namespace {
@@ -34,8 +35,7 @@ void made_cases(Suite& suite) {
         const ops::Random op{kind, seed, {c.rows(m), 331}};
         const ValueId at = c.input({1}, Indices{counter});
         // Both compute in double and round, so they give the same float except at a few edges.
-        c.expect(c.graph.add(op, {at}, "y"),
-                 as_floats(random(op, counter, static_cast<std::size_t>(m * 331))));
+        c.expect(c.graph.add(op, {at}, "y"), as_floats(random(op, counter, to_size(m * 331))));
         suite.take(c, std::string(kind == RandomKind::kUniform ? "uniform " : "normal ") + std::to_string(m),
                    kind == RandomKind::kUniform ? 0.0 : 1e-8);
       }

@@ -6,6 +6,8 @@
 #include <numbers>
 #include <numeric>
 
+#include "base/to_size.h"
+
 namespace weft::conformance {
 namespace {
 
@@ -78,7 +80,7 @@ Tensor take_along(const Tensor& x, const Tensor& indices, std::size_t axis) {
 
 Tensor scatter(const ops::Scatter& op, const Tensor& x, const Tensor& indices, const Tensor& source) {
   Tensor y = x;
-  const auto axis = static_cast<std::size_t>(op.axis);
+  const auto axis = to_size(op.axis);
   const Lines to(x.dims, axis), from(indices.dims, axis);
   from.for_each([&](std::size_t outer, std::size_t inner) {
     for (std::size_t i = 0; i < from.size; ++i) {
@@ -103,7 +105,7 @@ Tensor cumsum(const Tensor& x, std::size_t axis) {
 
 Tensor argsort(const ops::Argsort& op, const Tensor& x) {
   Tensor y(x.dims);
-  const Lines lines(x.dims, static_cast<std::size_t>(op.axis));
+  const Lines lines(x.dims, to_size(op.axis));
   lines.for_each([&](std::size_t outer, std::size_t inner) {
     const auto value = [&](std::size_t i) { return x.values[lines.at(outer, i, inner)]; };
     const auto less = [](double a, double b) { return a < b || (!std::isnan(a) && std::isnan(b)); };

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "backend/conformance/case.h"
+#include "base/to_size.h"
 
 namespace weft::conformance::cases {
 namespace {
@@ -16,7 +17,7 @@ void stacks_of_two_sizes(Suite& suite) {
   for (const auto& stacks : {std::pair{std::int64_t{3}, as_many}, {as_many, 3}, {9, 3}}) {
     Case c = suite.next();
     const Values x = c.floats({m, i});
-    Indices ids(static_cast<std::size_t>(m * k));
+    Indices ids(to_size(m * k));
     for (auto& id : ids) id = c.integer(0, 2);
     const ValueId in = c.input({c.rows(m), i}, x), chosen = c.input({c.rows(m), k}, ids);
     for (const std::int64_t e : {stacks.first, stacks.second}) {
@@ -48,7 +49,7 @@ void products(Suite& suite) {
         const ValueId b = m % 2 == 1 ? c.weight(DType::kF32, {o}, bias) : kNoValue;
         if (b == kNoValue) bias.clear();
         c.expect(c.graph.add(ops::Matmul{}, {w, c.input({c.rows(m), i}, x), b}, "y"),
-                 matmul(weight, x, static_cast<std::size_t>(i), bias));
+                 matmul(weight, x, to_size(i), bias));
         c.measure_against(std::sqrt(static_cast<double>(i)) * mean_size(weight) * mean_size(x));
         suite.take(c, std::string(info(type).name) + " " + text({o, i}) + " rows " + std::to_string(m),
                    tolerance);
@@ -60,7 +61,7 @@ void products(Suite& suite) {
         const std::int64_t e = 5, k = 3, o = 11, i = block == 1 ? 45 : block;
         Values weight = c.floats({e, o, i});
         const Values x = c.floats(each ? Shape{m, k, i} : Shape{m, i});
-        Indices ids(static_cast<std::size_t>(m * k));
+        Indices ids(to_size(m * k));
         for (auto& id : ids) id = c.integer(0, static_cast<std::int32_t>(e) - 1);
         const ValueId w = c.weight(type, {e, o, i}, weight);
         const Dim rows = c.rows(m);
@@ -85,7 +86,7 @@ void experts(Suite& suite) {
         Values logits = ids_case.floats({m, e});
         if (!logits.empty()) logits.back() = logits[logits.size() - 2];  // Two equals.
         if (m > 1) std::fill_n(logits.begin(), e, -std::numeric_limits<double>::infinity());
-        const Indices ids = top_k(logits, static_cast<std::size_t>(e), static_cast<std::size_t>(k));
+        const Indices ids = top_k(logits, to_size(e), to_size(k));
         if (suite.wanted("top_k")) {
           Case& c = ids_case;
           c.expect(c.graph.add(ops::TopK{static_cast<int>(k)}, {c.input({c.rows(m), e}, logits)}, "y"),
@@ -100,7 +101,7 @@ void experts(Suite& suite) {
             if (row % 3 == 2 && without.integer(0, 1) == 0)
               x[i] = (i % 2 == 0 ? 1.0 : -1.0) * std::numeric_limits<double>::infinity();
           }
-          const Indices best = top_k(x, static_cast<std::size_t>(e), static_cast<std::size_t>(k));
+          const Indices best = top_k(x, to_size(e), to_size(k));
           const ValueId in = without.input({without.rows(m), e}, x);
           without.expect(without.graph.add(ops::TopK{static_cast<int>(k)}, {in}, "y"),
                          Values(best.begin(), best.end()));
@@ -112,17 +113,16 @@ void experts(Suite& suite) {
           const ops::ExpertWeights op{normalise, normalise ? 1.0f : 2.5f};
           const ValueId x = c.input({c.rows(m), e}, logits), chosen = c.input({c.rows(m), k}, ids);
           c.expect(c.graph.add(op, {x, chosen}, "y"),
-                   expert_weights(op, logits, static_cast<std::size_t>(e), ids, static_cast<std::size_t>(k)));
+                   expert_weights(op, logits, to_size(e), ids, to_size(k)));
           suite.take(c, where + (normalise ? " normalised" : ""), kFloatTolerance);
         }
         if (suite.wanted("sum_experts")) {
           Case c = suite.next();
           const Values x = c.floats({m, k, e}), w = c.floats({m, k});
-          Values truth(static_cast<std::size_t>(m * e));
+          Values truth(to_size(m * e));
           for (std::size_t i = 0; i < x.size(); ++i) {
-            const std::size_t row = i / static_cast<std::size_t>(k * e),
-                              column = i % static_cast<std::size_t>(e);
-            truth[row * static_cast<std::size_t>(e) + column] += x[i] * w[i / static_cast<std::size_t>(e)];
+            const std::size_t row = i / to_size(k * e), column = i % to_size(e);
+            truth[row * to_size(e) + column] += x[i] * w[i / to_size(e)];
           }
           const ValueId in = c.input({c.rows(m), k, e}, x), weights = c.input({c.rows(m), k}, w);
           c.expect(c.graph.add(ops::SumExperts{}, {in, weights}, "y"), std::move(truth));

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "backend/conformance/case.h"
+#include "base/to_size.h"
 
 namespace weft::conformance::cases {
 namespace {
@@ -30,9 +31,7 @@ Pairs pairs(Case& c, std::int64_t m, std::int64_t n, bool in_order) {
 
 /// The rows that a pair means, of n.
 std::pair<std::size_t, std::size_t> rows_of(const Pairs& p, std::size_t i, std::int64_t n) {
-  const auto at = [&](std::int32_t index) {
-    return static_cast<std::size_t>(std::clamp<std::int64_t>(index, 0, n));
-  };
+  const auto at = [&](std::int32_t index) { return to_size(std::clamp<std::int64_t>(index, 0, n)); };
   return {at(p.begins[i]), std::max(at(p.begins[i]), at(p.ends[i]))};
 }
 
@@ -44,25 +43,25 @@ void one_attention(Suite& suite, const ops::RaggedAttention& op, std::int64_t m,
   const Pairs p = pairs(c, m, n, in_order);
   const double scale =
       op.scale != 0.0f ? static_cast<double>(op.scale) : 1.0 / std::sqrt(static_cast<double>(d));
-  Values truth(static_cast<std::size_t>(m * heads * e));
-  for (std::size_t row = 0; row < static_cast<std::size_t>(m); ++row)
-    for (std::size_t h = 0; h < static_cast<std::size_t>(heads); ++h) {
+  Values truth(to_size(m * heads * e));
+  for (std::size_t row = 0; row < to_size(m); ++row)
+    for (std::size_t h = 0; h < to_size(heads); ++h) {
       const auto at = [](std::size_t r, std::size_t head, std::int64_t n_heads, std::int64_t dim) {
-        return (r * static_cast<std::size_t>(n_heads) + head) * static_cast<std::size_t>(dim);
+        return (r * to_size(n_heads) + head) * to_size(dim);
       };
-      const std::size_t kv = h / static_cast<std::size_t>(heads / kv_heads);
+      const std::size_t kv = h / to_size(heads / kv_heads);
       const auto [begin, end] = rows_of(p, row, n);
       Values weights;
       for (std::size_t key = begin; key < end; ++key) {
         double dot = 0.0;
-        for (std::size_t i = 0; i < static_cast<std::size_t>(d); ++i)
+        for (std::size_t i = 0; i < to_size(d); ++i)
           dot += q[at(row, h, heads, d) + i] * k[at(key, kv, kv_heads, d) + i];
         weights.push_back(dot * scale);
       }
       if (weights.empty()) continue;
       weights = softmax(weights, weights.size());
       for (std::size_t key = begin; key < end; ++key)
-        for (std::size_t i = 0; i < static_cast<std::size_t>(e); ++i)
+        for (std::size_t i = 0; i < to_size(e); ++i)
           truth[at(row, h, heads, e) + i] += weights[key - begin] * v[at(key, kv, kv_heads, e) + i];
     }
   const Dim rows = c.rows(m), keys = c.rows(n);
@@ -89,7 +88,7 @@ void one_unfold(Suite& suite, const ops::Unfold& op, std::int64_t t, std::int64_
     for (std::int64_t j = 0; j < op.kernel; ++j) {
       const std::int64_t from = row * op.stride + j - op.padding;
       for (std::int64_t i = 0; i < columns; ++i)
-        truth.push_back(from >= 0 && from < t ? x[static_cast<std::size_t>(from * columns + i)] : 0.0);
+        truth.push_back(from >= 0 && from < t ? x[to_size(from * columns + i)] : 0.0);
     }
   c.expect(c.graph.add(op, {c.input({c.rows(t), columns}, x)}, "y"), std::move(truth));
   suite.take(c,
@@ -138,8 +137,8 @@ void ragged(Suite& suite) {
         constexpr std::int64_t kColumns = 37;
         const Values x = c.floats({n, kColumns});
         const Pairs p = pairs(c, m, n, in_order);
-        Values truth(static_cast<std::size_t>(m * kColumns));
-        for (std::size_t i = 0; i < static_cast<std::size_t>(m); ++i) {
+        Values truth(to_size(m * kColumns));
+        for (std::size_t i = 0; i < to_size(m); ++i) {
           const auto [begin, end] = rows_of(p, i, n);
           for (std::size_t row = begin; row < end; ++row)
             for (std::size_t j = 0; j < kColumns; ++j)

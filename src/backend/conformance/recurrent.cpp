@@ -1,5 +1,6 @@
 // Cases of layers that keep a running state.
 #include "backend/conformance/case.h"
+#include "base/to_size.h"
 
 namespace weft::conformance::cases {
 namespace {
@@ -13,9 +14,9 @@ void delta_rule_case(Suite& suite, DeltaForm form, std::int64_t m, std::int64_t 
   Case c = suite.next();
   DeltaCase a;
   a.heads = heads;
-  a.groups = static_cast<std::size_t>(groups);
+  a.groups = to_size(groups);
   a.keys = d_k;
-  a.columns = static_cast<std::size_t>(d_v);
+  a.columns = to_size(d_v);
   a.tiled = form == DeltaForm::kTiled;
   a.own_decays = removes || form == DeltaForm::kRows;
   const std::int64_t n_decay = a.own_decays ? heads * d_k : heads, n_beta = removes ? heads * d_k : heads;
@@ -67,8 +68,8 @@ void recurrent(Suite& suite) {
         if (!suite.wanted("short_conv")) continue;
         Case c = suite.next();
         const std::int64_t taps = 4;
-        ConvCase a{static_cast<std::size_t>(d),
-                   static_cast<std::size_t>(taps),
+        ConvCase a{to_size(d),
+                   to_size(taps),
                    c.floats({slots, taps - 1, d}),
                    c.floats({m, d}),
                    c.floats({d, taps}),
@@ -92,10 +93,10 @@ void recurrent(Suite& suite) {
         const std::int64_t n_state = 5, columns = heads ? 4 * d : d, e = heads ? 4 : columns,
                            groups = heads ? 2 : 1;
         ScanCase a;
-        a.columns = static_cast<std::size_t>(columns);
+        a.columns = to_size(columns);
         a.n_state = n_state;
         a.heads = heads ? 4 : 0;
-        a.groups = static_cast<std::size_t>(groups);
+        a.groups = to_size(groups);
         a.state = c.floats({slots, n_state, columns});
         a.x = c.floats({m, columns});
         a.dt = c.floats({m, e}, 0.01f, 1.0f);

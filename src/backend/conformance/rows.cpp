@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "backend/conformance/case.h"
+#include "base/to_size.h"
 
 namespace weft::conformance::cases {
 
@@ -40,8 +41,7 @@ void elementwise(Suite& suite) {
         if (!suite.wanted("softmax")) break;
         Case c = suite.next();
         const Values a = c.floats(fixed, -most, most);
-        c.expect(c.graph.add(ops::Softmax{}, {c.input({c.rows(m), d}, a)}, "y"),
-                 softmax(a, static_cast<std::size_t>(d)));
+        c.expect(c.graph.add(ops::Softmax{}, {c.input({c.rows(m), d}, a)}, "y"), softmax(a, to_size(d)));
         suite.take(c, where + " to " + std::to_string(static_cast<int>(most)), kFloatTolerance);
       }
       // As masks leave them: without every third element, and every second row without any; rows of nothing
@@ -52,9 +52,8 @@ void elementwise(Suite& suite) {
         Case c = suite.next();
         Values a = c.floats(fixed);
         for (std::size_t i = 0; i < a.size(); ++i)
-          if (i % 3 == 1 || i / static_cast<std::size_t>(d) % 2 == 1) a[i] = masked;
-        c.expect(c.graph.add(ops::Softmax{}, {c.input({c.rows(m), d}, a)}, "y"),
-                 softmax(a, static_cast<std::size_t>(d)));
+          if (i % 3 == 1 || i / to_size(d) % 2 == 1) a[i] = masked;
+        c.expect(c.graph.add(ops::Softmax{}, {c.input({c.rows(m), d}, a)}, "y"), softmax(a, to_size(d)));
         suite.take(c, where + (std::isinf(masked) ? " masked" : " masked with the lowest float"),
                    kFloatTolerance);
       }
@@ -92,11 +91,11 @@ void elementwise(Suite& suite) {
         Case c = suite.next();
         const Shape shape = {c.rows(m), d};
         const Values a = c.floats(fixed), b = c.floats(fixed);
-        Indices use(static_cast<std::size_t>(m));
+        Indices use(to_size(m));
         for (auto& u : use) u = c.integer(0, 1);
         Values truth = a;
         for (std::size_t i = 0; i < truth.size(); ++i)
-          if (use[i / static_cast<std::size_t>(d)] != 0) truth[i] = b[i];
+          if (use[i / to_size(d)] != 0) truth[i] = b[i];
         const ValueId x = c.input(shape, a), rows = c.input(shape, b), uses = c.input({c.rows(m)}, use);
         c.expect(c.graph.add(ops::Override{}, {x, rows, uses}, "y"), std::move(truth));
         suite.take(c, where, 0.0);
@@ -116,15 +115,14 @@ void norms(Suite& suite) {
             Case c = suite.next();
             const ops::Norm op{kind, 1e-5f, n_groups == 1 ? 0 : group};
             Values x = c.floats({m, group * n_groups}, -1.0f, 3.0f);
-            if (m == 5) x[static_cast<std::size_t>(group * n_groups)] = kNan;  // Its group is none, then.
+            if (m == 5) x[to_size(group * n_groups)] = kNan;  // Its group is none, then.
             Values weight = c.floats({group}), bias = c.floats({group});
             const ValueId in = c.input({c.rows(m), group * n_groups}, x);
             const ValueId w = n_vectors > 0 ? c.weight(DType::kF32, {group}, weight) : kNoValue;
             const ValueId b = n_vectors > 1 ? c.weight(DType::kF32, {group}, bias) : kNoValue;
             if (n_vectors < 1) weight.clear();
             if (n_vectors < 2) bias.clear();
-            c.expect(c.graph.add(op, {in, w, b}, "y"),
-                     norm(op, x, static_cast<std::size_t>(group), weight, bias));
+            c.expect(c.graph.add(op, {in, w, b}, "y"), norm(op, x, to_size(group), weight, bias));
             // A group of one element is its own mean: all that is left is rounding.
             suite.take(c,
                        text({m, group * n_groups}) + kNames[static_cast<int>(kind)] + " groups of " +
@@ -142,7 +140,7 @@ void get_rows(Suite& suite) {
         Case c = suite.next();
         Values table = c.floats({9, d});
         const ValueId weight = c.weight(type, {9, d}, table);
-        Indices ids(static_cast<std::size_t>(m));
+        Indices ids(to_size(m));
         Values truth;
         for (auto& id : ids) {
           id = c.integer(0, 8);
@@ -170,7 +168,7 @@ void ropes(Suite& suite) {
           }
           Values factors = c.floats({n_rot / 2}, 0.5f, 8.0f);
           const Values x = c.floats({m, 96});
-          Indices positions(static_cast<std::size_t>(m));
+          Indices positions(to_size(m));
           for (auto& p : positions) p = c.integer(0, 200000);
           const ValueId in = c.input({c.rows(m), 96}, x), at = c.input({c.rows(m)}, positions);
           const ValueId f = scaling == 3 ? c.weight(DType::kF32, {n_rot / 2}, factors) : kNoValue;
@@ -205,12 +203,12 @@ void best(Suite& suite) {
             if (draw == 10 && d > 16) x[i] = kInf;
           }
           if (m > 1) std::fill_n(x.begin(), d, kNan);
-          Indices counts(counted ? static_cast<std::size_t>(m) : 0);
+          Indices counts(counted ? to_size(m) : 0);
           for (std::int32_t& count : counts) count = c.integer(0, n);
           const ValueId in = c.input({c.rows(m), d}, x);
           const ValueId of_rows = counted ? c.input({c.rows(m)}, counts) : kNoValue;
           c.expect(c.graph.add(ops::Best{n}, {in, of_rows}, "y"),
-                   conformance::best(x, static_cast<std::size_t>(d), static_cast<std::size_t>(n), counts));
+                   conformance::best(x, to_size(d), to_size(n), counts));
           suite.take(c, text({m, d}) + " n " + std::to_string(n) + (counted ? " counted" : ""), 0.0);
         }
 }
@@ -230,18 +228,17 @@ void log_sums(Suite& suite) {
           if (draw == 0) value = kNan;
           if (draw == 1) value = -kInf;
         }
-        Indices ids(static_cast<std::size_t>(m));
+        Indices ids(to_size(m));
         for (std::int32_t& id : ids) id = c.integer(-2, static_cast<std::int32_t>(d) - 1);
         const auto fill = [&](std::int64_t row, double value) {
           if (row < m) std::fill_n(x.begin() + row * d, d, value);
         };
         fill(1, kNan);
         fill(2, -kInf);
-        if (m > 3) x[static_cast<std::size_t>(3 * d)] = kInf;
+        if (m > 3) x[to_size(3 * d)] = kInf;
         const ValueId in = c.input({c.rows(m), d}, x);
         const ValueId of_rows = c.input({c.rows(m)}, ids);
-        c.expect(c.graph.add(ops::LogSumExp{}, {in, of_rows}, "y"),
-                 log_sum_exp(x, static_cast<std::size_t>(d), ids));
+        c.expect(c.graph.add(ops::LogSumExp{}, {in, of_rows}, "y"), log_sum_exp(x, to_size(d), ids));
         suite.take(c, text({m, d}) + " shifted by " + std::to_string(static_cast<int>(shift)),
                    kFloatTolerance);
       }

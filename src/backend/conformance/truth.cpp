@@ -7,6 +7,8 @@
 #include <numbers>
 #include <numeric>
 
+#include "base/to_size.h"
+
 namespace weft::conformance {
 namespace {
 
@@ -27,7 +29,7 @@ void turn(const ops::Rope& op, double* head, double magnitude, Angle angle) {
 /// Radians per position (arXiv 2309.00071, section 3.2: "NTK-by-parts").
 double frequency(const ops::Rope& op, int pair, const Values& factors) {
   double extrapolated = std::pow(static_cast<double>(op.freq_base), -2.0 * pair / op.n_rot);
-  if (!factors.empty()) extrapolated /= factors[static_cast<std::size_t>(pair)];
+  if (!factors.empty()) extrapolated /= factors[to_size(pair)];
   const double interpolated = extrapolated * op.freq_scale;
   if (op.ext_factor == 0.0f) return interpolated;
   // The pair that turns `turns` times over the original context.
@@ -145,13 +147,11 @@ Values matmul(const Values& weight, const Values& x, std::size_t columns, const 
 }
 
 Values matmul_experts(const Values& weight, const Values& x, const Indices& ids, const ExpertShape& shape) {
-  const auto columns = static_cast<std::size_t>(shape.columns),
-             outputs = static_cast<std::size_t>(shape.outputs);
+  const auto columns = to_size(shape.columns), outputs = to_size(shape.outputs);
   Values y;
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    const std::size_t row = shape.x_of_each ? i : i / static_cast<std::size_t>(shape.k);
-    const auto expert =
-        weight.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(ids[i]) * outputs * columns);
+    const std::size_t row = shape.x_of_each ? i : i / to_size(shape.k);
+    const auto expert = weight.begin() + static_cast<std::ptrdiff_t>(to_size(ids[i]) * outputs * columns);
     const auto from = x.begin() + static_cast<std::ptrdiff_t>(row * columns);
     const Values part = matmul({expert, expert + static_cast<std::ptrdiff_t>(outputs * columns)},
                                {from, from + static_cast<std::ptrdiff_t>(columns)}, columns, {});
@@ -171,7 +171,7 @@ Values best(const Values& x, std::size_t columns, std::size_t n, const Indices& 
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return value(a) > value(b); });
-    const std::size_t wanted = counts.empty() ? n : static_cast<std::size_t>(counts[r]);
+    const std::size_t wanted = counts.empty() ? n : to_size(counts[r]);
     for (std::size_t i = 0; i < n; ++i) y.push_back(i < wanted ? value(order[i]) : kLowest);
     for (std::size_t i = 0; i < n; ++i) y.push_back(i < wanted ? static_cast<double>(order[i]) : -1.0);
   }
@@ -202,7 +202,7 @@ Indices top_k(const Values& x, std::size_t columns, std::size_t k) {
   Indices result;
   for (std::size_t begin = 0; begin < x.size(); begin += columns) {
     const auto value = [&](std::int32_t i) {
-      const double own = x[begin + static_cast<std::size_t>(i)];
+      const double own = x[begin + to_size(i)];
       return std::isnan(own) ? -std::numeric_limits<double>::infinity() : own;
     };
     Indices order(columns);
@@ -220,11 +220,10 @@ Values expert_weights(const ops::ExpertWeights& op, const Values& logits, std::s
   for (std::size_t row = 0; row < logits.size() / columns; ++row) {
     double all = 0.0, chosen = 0.0;
     for (std::size_t i = 0; i < columns; ++i) all += std::exp(logits[row * columns + i]);
-    for (std::size_t j = 0; j < k; ++j)
-      chosen += std::exp(logits[row * columns + static_cast<std::size_t>(ids[row * k + j])]);
+    for (std::size_t j = 0; j < k; ++j) chosen += std::exp(logits[row * columns + to_size(ids[row * k + j])]);
     const double sum = op.normalise ? chosen : all;
     for (std::size_t j = 0; j < k; ++j) {
-      const double own = std::exp(logits[row * columns + static_cast<std::size_t>(ids[row * k + j])]);
+      const double own = std::exp(logits[row * columns + to_size(ids[row * k + j])]);
       y.push_back(sum == 0.0 ? 0.0 : own / sum * static_cast<double>(op.scale));
     }
   }
@@ -236,7 +235,7 @@ Values rope(const ops::Rope& op, const Values& x, std::size_t columns, const Ind
   Values y = x;
   double magnitude = op.attn_factor;
   if (op.ext_factor != 0.0f) magnitude *= 1.0 - 0.1 * std::log(op.freq_scale);
-  for (std::size_t at = 0; at < y.size(); at += static_cast<std::size_t>(op.head_dim))
+  for (std::size_t at = 0; at < y.size(); at += to_size(op.head_dim))
     turn(op, y.data() + at, magnitude,
          [&](int pair) { return positions[at / columns] * frequency(op, pair, factors); });
   return y;
@@ -245,33 +244,29 @@ Values rope(const ops::Rope& op, const Values& x, std::size_t columns, const Ind
 void move_cells(const ops::MoveCells& op, Values& cache, std::size_t width, const Indices& from,
                 const Indices& to, const Indices& deltas) {
   for (std::size_t m = 0; m < from.size(); ++m) {
-    const auto source =
-        cache.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(from[m]) * width);
+    const auto source = cache.begin() + static_cast<std::ptrdiff_t>(to_size(from[m]) * width);
     Values cell(source, source + static_cast<std::ptrdiff_t>(width));
     if (op.rope.n_rot > 0)
-      for (std::size_t at = 0; at < width; at += static_cast<std::size_t>(op.rope.head_dim))
+      for (std::size_t at = 0; at < width; at += to_size(op.rope.head_dim))
         turn(op.rope, cell.data() + at, 1.0,
              [&](int pair) { return deltas[m] * frequency(op.rope, pair, {}); });
-    std::copy(cell.begin(), cell.end(),
-              cache.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(to[m]) * width));
+    std::copy(cell.begin(), cell.end(), cache.begin() + static_cast<std::ptrdiff_t>(to_size(to[m]) * width));
   }
 }
 
 Values attention(const AttentionCase& a) {
-  const auto heads = static_cast<std::size_t>(a.op.n_heads),
-             kv_heads = static_cast<std::size_t>(a.n_kv_heads);
-  const auto k_dim = static_cast<std::size_t>(a.k_dim), v_dim = static_cast<std::size_t>(a.v_dim);
+  const auto heads = to_size(a.op.n_heads), kv_heads = to_size(a.n_kv_heads);
+  const auto k_dim = to_size(a.k_dim), v_dim = to_size(a.v_dim);
   Values y(a.positions.size() * heads * v_dim);
   for (std::size_t r = 0; r < a.positions.size(); ++r) {
     std::vector<std::size_t> cells;
     std::vector<double> distances;
-    const auto sequence = static_cast<std::size_t>(a.sequences[r]);
-    for (std::size_t e = 0; e < static_cast<std::size_t>(a.counts[sequence]); ++e) {
-      const Extent& extent = a.extents[sequence * static_cast<std::size_t>(a.width) + e];
+    const auto sequence = to_size(a.sequences[r]);
+    for (std::size_t e = 0; e < to_size(a.counts[sequence]); ++e) {
+      const Extent& extent = a.extents[sequence * to_size(a.width) + e];
       std::uint64_t mask = extent.mask;
       if (a.hidden_first[r] >= 0)
-        for (auto h = static_cast<std::size_t>(a.hidden_first[r]);
-             a.hidden[h].row == static_cast<std::int32_t>(r); ++h)
+        for (auto h = to_size(a.hidden_first[r]); a.hidden[h].row == static_cast<std::int32_t>(r); ++h)
           if (a.hidden[h].page == extent.page) mask &= ~a.hidden[h].mask;
       for (int lane = 0; lane < kPageCells; ++lane) {
         const std::int32_t position = extent.position(lane);
@@ -281,7 +276,7 @@ Values attention(const AttentionCase& a) {
             (a.op.chunked ? position < own / a.op.window * a.op.window : position <= own - a.op.window))
           continue;
         distances.push_back(std::abs(own - position));
-        cells.push_back(static_cast<std::size_t>(extent.page) * kPageCells + static_cast<std::size_t>(lane));
+        cells.push_back(to_size(extent.page) * kPageCells + to_size(lane));
       }
     }
     for (std::size_t h = 0; h < heads; ++h) {
@@ -324,8 +319,7 @@ Values short_conv(ConvCase& a) {
   for (std::size_t r = 0; r < a.from.size(); ++r) {
     Values inputs(a.taps * d);  // Oldest first.
     if (a.from[r] >= 0) {
-      const auto slot =
-          a.state.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(a.from[r]) * before * d);
+      const auto slot = a.state.begin() + static_cast<std::ptrdiff_t>(to_size(a.from[r]) * before * d);
       std::copy_n(slot, before * d, inputs.begin());
     }
     std::copy_n(a.x.begin() + static_cast<std::ptrdiff_t>(r * d), d,
@@ -336,7 +330,7 @@ Values short_conv(ConvCase& a) {
       y[r * d + j] = sum;
     }
     std::copy(inputs.begin() + static_cast<std::ptrdiff_t>(d), inputs.end(),
-              a.state.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(a.to[r]) * before * d));
+              a.state.begin() + static_cast<std::ptrdiff_t>(to_size(a.to[r]) * before * d));
   }
   return y;
 }
@@ -347,8 +341,8 @@ Values selective_scan(ScanCase& a) {
   for (std::size_t r = 0; r < a.from.size(); ++r) {
     Values state(n * d);
     if (a.from[r] >= 0)
-      std::copy_n(a.state.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(a.from[r]) * n * d),
-                  n * d, state.begin());
+      std::copy_n(a.state.begin() + static_cast<std::ptrdiff_t>(to_size(a.from[r]) * n * d), n * d,
+                  state.begin());
     for (std::size_t j = 0; j < d; ++j) {
       const std::size_t head = j / (d / e), group = head / (e / a.groups);
       const double x = a.x[r * d + j], dt = a.dt[r * e + head];
@@ -362,7 +356,7 @@ Values selective_scan(ScanCase& a) {
       y[r * d + j] = sum;
     }
     std::copy(state.begin(), state.end(),
-              a.state.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(a.to[r]) * n * d));
+              a.state.begin() + static_cast<std::ptrdiff_t>(to_size(a.to[r]) * n * d));
   }
   return y;
 }
@@ -373,8 +367,8 @@ Values delta_rule(DeltaCase& a) {
   for (std::size_t r = 0; r < a.from.size(); ++r) {
     Values all(size);
     if (a.from[r] >= 0)
-      std::copy_n(a.state.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(a.from[r]) * size),
-                  size, all.begin());
+      std::copy_n(a.state.begin() + static_cast<std::ptrdiff_t>(to_size(a.from[r]) * size), size,
+                  all.begin());
     for (std::size_t h = 0; h < a.heads; ++h) {
       const std::size_t group = a.tiled ? h % a.groups : h / (a.heads / a.groups);
       const std::size_t at = r * a.heads + h;
@@ -400,8 +394,7 @@ Values delta_rule(DeltaCase& a) {
         y[at * d_v + j] = sum;
       }
     }
-    std::copy(all.begin(), all.end(),
-              a.state.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(a.to[r]) * size));
+    std::copy(all.begin(), all.end(), a.state.begin() + static_cast<std::ptrdiff_t>(to_size(a.to[r]) * size));
   }
   return y;
 }

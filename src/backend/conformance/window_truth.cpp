@@ -4,11 +4,13 @@
 #include <cmath>
 #include <limits>
 
+#include "base/to_size.h"
+
 namespace weft::conformance {
 namespace {
 
 std::int64_t size_of(const Tensor& x, std::size_t axis) { return static_cast<std::int64_t>(x.dims[axis]); }
-std::size_t unsigned_of(std::int64_t n) { return static_cast<std::size_t>(n); }
+std::size_t unsigned_of(std::int64_t n) { return to_size(n); }
 
 double& element(Tensor& x, std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
   return x.values[unsigned_of(((n * size_of(x, 1) + c) * size_of(x, 2) + h) * size_of(x, 3) + w)];

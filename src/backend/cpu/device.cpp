@@ -18,6 +18,7 @@
 #include "base/cores.h"
 #include "base/late_thread.h"
 #include "base/pool.h"
+#include "base/to_size.h"
 #include "tensor/codec.h"
 #include "weft/error.h"
 
@@ -39,7 +40,7 @@ WeightMemory::Piece WeightMemory::take(std::size_t bytes) {
 
 void WeightMemory::give_back(const Piece& piece) {
   WEFT_CHECK(piece.owner == block_ && piece.bytes.data() >= block_->data());
-  used_ = static_cast<std::size_t>(piece.bytes.data() - block_->data());
+  used_ = to_size(piece.bytes.data() - block_->data());
   std::memset(piece.bytes.data(), 0, piece.bytes.size());
 }
 
@@ -51,7 +52,7 @@ PackedMatrix MatrixShape::matrix(MatrixForm form) const {
 }
 
 std::size_t MatrixShape::matrix_bytes(MatrixForm form) const {
-  if (form == MatrixForm::kCanonical) return row_bytes(dtype, columns) * static_cast<std::size_t>(rows);
+  if (form == MatrixForm::kCanonical) return row_bytes(dtype, columns) * to_size(rows);
   return cpu::matrix_bytes(matrix(form));
 }
 
@@ -59,9 +60,9 @@ MatrixTensor::MatrixTensor(const MatrixShape& shape, std::span<const std::byte> 
                            std::shared_ptr<const void> owner, std::shared_ptr<const base::FileWatch> watch)
     : dtype_(shape.dtype), bytes_(bytes), owner_(std::move(owner)), watch_(std::move(watch)) {
   const std::size_t each = shape.matrix_bytes(form);
-  WEFT_CHECK(bytes.size() == each * static_cast<std::size_t>(shape.n_matrices));
+  WEFT_CHECK(bytes.size() == each * to_size(shape.n_matrices));
   for (std::int64_t i = 0; i < shape.n_matrices; ++i) {
-    const std::byte* const at = bytes.data() + static_cast<std::size_t>(i) * each;
+    const std::byte* const at = bytes.data() + to_size(i) * each;
     PackedMatrix matrix = shape.matrix(form);
     (form == MatrixForm::kCanonical ? matrix.canonical : matrix.data) = at;
     matrices_.push_back(matrix);
@@ -143,8 +144,7 @@ class CpuDevice final : public Device {
   std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const override {
     if (kind == ValueKind::kWeight && shape.size() >= 2) {
       const MatrixShape m = matrix_shape(dtype, shape);
-      return m.matrix_bytes(repack_ ? MatrixForm::kPacked : MatrixForm::kCanonical) *
-             static_cast<std::size_t>(m.n_matrices);
+      return m.matrix_bytes(repack_ ? MatrixForm::kPacked : MatrixForm::kCanonical) * to_size(m.n_matrices);
     }
     return row_bytes(kind == ValueKind::kWeight ? DType::kF32 : dtype, product(shape));
   }
@@ -153,15 +153,12 @@ class CpuDevice final : public Device {
                                               const WeightSource& source) override {
     WEFT_CHECK(!shape.empty());
     const std::int64_t columns = shape.back();
-    WEFT_CHECK(source.bytes.size() ==
-               row_bytes(dtype, columns) * static_cast<std::size_t>(product(shape) / columns));
+    WEFT_CHECK(source.bytes.size() == row_bytes(dtype, columns) * to_size(product(shape) / columns));
     if (shape.size() > 1) return create_matrices(matrix_shape(dtype, shape), shape, source);
-    auto vector =
-        std::make_unique<PlainTensor>(DType::kF32, static_cast<std::size_t>(columns) * sizeof(float), false);
+    auto vector = std::make_unique<PlainTensor>(DType::kF32, to_size(columns) * sizeof(float), false);
     std::vector<std::byte> row(source.bytes.size());
     source.read(source.bytes, row);
-    unpack_row(dtype, row.data(),
-               {reinterpret_cast<float*>(vector->data()), static_cast<std::size_t>(columns)});
+    unpack_row(dtype, row.data(), {reinterpret_cast<float*>(vector->data()), to_size(columns)});
     return vector;
   }
 
@@ -260,7 +257,7 @@ class CpuDevice final : public Device {
     for (const MatrixForm form : {MatrixForm::kCompact, MatrixForm::kPacked}) {
       if (!keep || (form == MatrixForm::kCompact && !try_compact)) continue;
       const auto source_hash = [&] { return read_rows(m, source, [](const PanelRows&) {}); };
-      const std::size_t bytes = m.matrix_bytes(form) * static_cast<std::size_t>(m.n_matrices);
+      const std::size_t bytes = m.matrix_bytes(form) * to_size(m.n_matrices);
       const std::span<const std::byte> packed =
           packed_cache_->find(source.name, m.dtype, shape, bytes, loader_, source_hash);
       if (packed.empty()) continue;
@@ -311,7 +308,7 @@ class CpuDevice final : public Device {
   std::unique_ptr<MatrixTensor> pack(const MatrixShape& m, std::span<const std::int64_t> shape,
                                      const WeightSource& source, MatrixForm form, bool keep) {
     const std::size_t each = m.matrix_bytes(form);
-    const WeightMemory::Piece piece = memory_.take(each * static_cast<std::size_t>(m.n_matrices));
+    const WeightMemory::Piece piece = memory_.take(each * to_size(m.n_matrices));
     std::atomic<bool> fits{true};
     const std::uint64_t source_hash = read_rows(m, source, [&](const PanelRows& rows) {
       std::byte* const to = piece.bytes.data() + rows.matrix * each;
@@ -343,24 +340,24 @@ class CpuDevice final : public Device {
     const std::size_t stride = row_bytes(m.dtype, m.columns);
     const std::int64_t n_panels = (m.rows + kPanelRows - 1) / kPanelRows;
     const std::int64_t per_matrix = (n_panels + kPanelsPerTask - 1) / kPanelsPerTask;
-    std::vector<std::vector<std::byte>> buffers(static_cast<std::size_t>(loader_.n_threads()));
-    std::vector<std::uint64_t> hashes(static_cast<std::size_t>(m.n_matrices * per_matrix));
+    std::vector<std::vector<std::byte>> buffers(to_size(loader_.n_threads()));
+    std::vector<std::uint64_t> hashes(to_size(m.n_matrices * per_matrix));
     std::mutex failure_mutex;
     std::exception_ptr failure;
     loader_.parallel_for(static_cast<std::int32_t>(hashes.size()), [&](std::int32_t task, int thread) {
-      const auto matrix = static_cast<std::size_t>(task / per_matrix);
+      const auto matrix = to_size(task / per_matrix);
       const std::int64_t begin = task % per_matrix * kPanelsPerTask;
       const std::int64_t end = std::min(begin + kPanelsPerTask, n_panels);
       const std::int64_t first_row = begin * kPanelRows;
       const std::int64_t n_rows = std::min(end * kPanelRows, m.rows) - first_row;
-      const std::span<const std::byte> rows = source.bytes.subspan(
-          matrix * m.matrix_bytes(MatrixForm::kCanonical) + static_cast<std::size_t>(first_row) * stride,
-          static_cast<std::size_t>(n_rows) * stride);
-      std::vector<std::byte>& buffer = buffers[static_cast<std::size_t>(thread)];
+      const std::span<const std::byte> rows =
+          source.bytes.subspan(matrix * m.matrix_bytes(MatrixForm::kCanonical) + to_size(first_row) * stride,
+                               to_size(n_rows) * stride);
+      std::vector<std::byte>& buffer = buffers[to_size(thread)];
       try {
         buffer.resize(rows.size());
         source.read(rows, buffer);
-        hashes[static_cast<std::size_t>(task)] = base::hash64(buffer);
+        hashes[to_size(task)] = base::hash64(buffer);
         use({matrix, begin, end, buffer});
       } catch (...) {
         const std::lock_guard lock(failure_mutex);

@@ -5,6 +5,7 @@
 #include "backend/cpu/fuser.h"
 #include "backend/cpu/launches/dense_attention.h"
 #include "backend/cpu/launches/softmax.h"
+#include "base/to_size.h"
 
 namespace weft::cpu {
 
@@ -32,7 +33,7 @@ bool Fuser::add_attention_parts(NodeId id) {
   if (!parts) return false;
   // Keys are stored row by row if their transpose is multiplied.
   const View& turned = views_[index(parts->turned_keys)];
-  if (!(turned.strides[static_cast<std::size_t>(turned.shape.rank() - 2)] == Dim(1))) return false;
+  if (!(turned.strides[to_size(turned.shape.rank() - 2)] == Dim(1))) return false;
   done_[index(id)] = true;
   for (const NodeId between : parts->between) done_[index(between)] = true;
   written_out_.push_back({*parts, turned});
@@ -42,7 +43,7 @@ bool Fuser::add_attention_parts(NodeId id) {
 void Fuser::add_written_out(const AttentionParts& parts, const View& turned_keys) {
   const auto rows_of = [&](ValueId value) {
     const View& view = views_[index(value)];
-    if (!(view.strides[static_cast<std::size_t>(view.shape.rank() - 1)] == Dim(1))) make_plain(value);
+    if (!(view.strides[to_size(view.shape.rank() - 1)] == Dim(1))) make_plain(value);
     return with_four_axes(views_[index(value)]);
   };
   const ValueId result = graph_.node(parts.last).output;
@@ -76,8 +77,7 @@ bool Fuser::add_softmax_across(NodeId id) {
   const View x = views_[index(node.inputs[0])];
   const View plain = plain_view(result, graph_.value(result).shape);
   View out = {result, x.shape, 0, {}};
-  for (std::size_t i = 0; i < static_cast<std::size_t>(x.shape.rank()); ++i)
-    out.strides[static_cast<std::size_t>(axes[i])] = plain.strides[i];
+  for (std::size_t i = 0; i < to_size(x.shape.rank()); ++i) out.strides[to_size(axes[i])] = plain.strides[i];
   const int launch =
       program_.add(std::make_unique<SoftmaxAcrossLaunch>(graph_, x, out), program_.ready(x.base));
   program_.reads(launch, x.base);

@@ -10,6 +10,7 @@
 #include "backend/cpu/layout/packed.h"
 #include "base/memory.h"
 #include "base/pool.h"
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::cpu {
@@ -74,9 +75,8 @@ double measure_products(Isa isa, DType weights, int n_threads) {
   const Form form = activation_form(weights);
   base::Pool pool(n_threads > 0 ? n_threads : base::default_threads(), 1);
   // In every type these bytes are numbers in the middle of its range.
-  const std::vector<std::byte> canonical(static_cast<std::size_t>(kOutputs) * row_bytes(weights, kInputs),
-                                         std::byte{0x2c});
-  const std::vector<float> ones(static_cast<std::size_t>(kInputs), 1.0f);
+  const std::vector<std::byte> canonical(to_size(kOutputs) * row_bytes(weights, kInputs), std::byte{0x2c});
+  const std::vector<float> ones(to_size(kInputs), 1.0f);
   const std::size_t x_row_bytes =
       form == Form::kPlain ? ones.size() * sizeof(float) : activation_row_bytes(form, kInputs);
   struct Operands {
@@ -89,7 +89,7 @@ double measure_products(Isa isa, DType weights, int n_threads) {
                                                      base::Memory(kRows * kOutputs * sizeof(float))});
     pack_panels(weights, kOutputs, kInputs, canonical.data(), 0, kOutputs / kPanelRows, own.panels.data());
     for (std::int64_t row = 0; row < kRows; ++row) {
-      std::byte* const to = own.x.data() + static_cast<std::size_t>(row) * x_row_bytes;
+      std::byte* const to = own.x.data() + to_size(row) * x_row_bytes;
       if (form == Form::kPlain) {
         std::memcpy(to, ones.data(), x_row_bytes);
       } else {
@@ -98,7 +98,7 @@ double measure_products(Isa isa, DType weights, int n_threads) {
     }
   }
   const auto products = [&](std::int64_t n, int thread) {
-    const Operands& own = of_threads[static_cast<std::size_t>(thread)];
+    const Operands& own = of_threads[to_size(thread)];
     PackedMatrix matrix = packed_shape(weights, kOutputs, kInputs);
     matrix.data = own.panels.data();
     const MatmulArgs args = {.weight = &matrix,
@@ -131,7 +131,7 @@ MachineLimits measure_limits(Isa isa, int n_threads) {
   const std::int64_t lines = static_cast<std::int64_t>(kStreamBytes) / kReadUnit;
   const auto part = [&](std::int32_t task) { return lines * task / n_tasks * kReadUnit; };
   pool.parallel_for(n_tasks, [&](std::int32_t task, int) {
-    std::memset(memory.data() + part(task), task, static_cast<std::size_t>(part(task + 1) - part(task)));
+    std::memset(memory.data() + part(task), task, to_size(part(task + 1) - part(task)));
   });
   const double read_seconds = best_seconds(pool, n_tasks, [&](std::int32_t task, int) {
     sink += k.read_memory(memory.data() + part(task), part(task + 1) - part(task));

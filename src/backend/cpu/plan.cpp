@@ -11,6 +11,7 @@
 #include "backend/cpu/schedule.h"
 #include "base/check.h"
 #include "base/pool.h"
+#include "base/to_size.h"
 
 namespace weft::cpu {
 namespace {
@@ -62,19 +63,18 @@ Layout lay_out_program(const Graph& graph, const Program& program, int n_threads
     const bool external = state_behind(graph, value) != kNoValue || graph.is_output(value);
     if (info.producer != kNoNode && !external)
       add(value, Form::kPlain, program.lives[v][Form::kPlain],
-          static_cast<std::size_t>(info.shape.elements(bounds)) * sizeof(float));
+          to_size(info.shape.elements(bounds)) * sizeof(float));
     for (const Form form : {Form::kQ8, Form::kQ8Wide})
       if (const FormLife& life = program.lives[v][form]; life.used())
         add(value, form, life,
-            static_cast<std::size_t>(info.shape.rows(bounds)) *
-                activation_row_bytes(form, info.shape.columns()));
+            to_size(info.shape.rows(bounds)) * activation_row_bytes(form, info.shape.columns()));
   }
   ArenaLayout arena = lay_out(lifetimes);
   layout.offsets = std::move(arena.offsets);
   layout.scratch = aligned(arena.bytes);
   for (const Program::Entry& entry : program.launches)
     layout.scratch_per_thread = std::max(layout.scratch_per_thread, aligned(entry.launch->scratch_bytes()));
-  layout.bytes = layout.scratch + layout.scratch_per_thread * static_cast<std::size_t>(n_threads);
+  layout.bytes = layout.scratch + layout.scratch_per_thread * to_size(n_threads);
   return layout;
 }
 
@@ -120,7 +120,7 @@ class CpuPlan final : public DevicePlan {
         memory_(memory_of(program_, layout_, options)),
         schedule_(program_),
         next_(program_.launches.size()),
-        ahead_(static_cast<std::size_t>(program_.n_phases) * static_cast<std::size_t>(pool_->n_threads())) {
+        ahead_(to_size(program_.n_phases) * to_size(pool_->n_threads())) {
     workspace_->reserve(layout_.bytes);
     bind(bindings);
   }
@@ -180,8 +180,7 @@ class CpuPlan final : public DevicePlan {
   static constexpr std::size_t kNone = SIZE_MAX;
 
   TaskContext context_of(int thread) {
-    return {kernels_, scratch_ + static_cast<std::size_t>(thread) * layout_.scratch_per_thread, thread,
-            failure_};
+    return {kernels_, scratch_ + to_size(thread) * layout_.scratch_per_thread, thread, failure_};
   }
 
   /// Without a pool, for a single thread.
@@ -240,12 +239,12 @@ class CpuPlan final : public DevicePlan {
 
   /// By phase of the step and thread.
   std::span<std::span<const std::byte>> ahead() {
-    return {ahead_.data(), schedule_.n_tasks().size() * static_cast<std::size_t>(pool_->n_threads())};
+    return {ahead_.data(), schedule_.n_tasks().size() * to_size(pool_->n_threads())};
   }
 
   /// Behind each phase, threads ask for the weights of the next one that has any.
   void look_ahead() {
-    const auto n_threads = static_cast<std::size_t>(pool_->n_threads());
+    const auto n_threads = to_size(pool_->n_threads());
     std::fill_n(ahead().rbegin(), std::min(n_threads, ahead().size()), std::span<const std::byte>());
     for (std::size_t phase = schedule_.n_tasks().size(); phase-- > 1;)
       for (std::size_t thread = 0; thread < n_threads; ++thread) {

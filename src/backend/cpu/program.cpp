@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/to_size.h"
+
 namespace weft::cpu {
 
 ProgramBuilder::ProgramBuilder(std::size_t n_values)
@@ -19,9 +21,9 @@ int ProgramBuilder::add(std::unique_ptr<Launch> launch, int phase, bool may_foll
 }
 
 void ProgramBuilder::changes(int launch, ValueId value) {
-  int& maker = makers_[static_cast<std::size_t>(value)][Form::kPlain];
+  int& maker = makers_[to_size(value)][Form::kPlain];
   reads_from(launch, maker);
-  first_makers_[static_cast<std::size_t>(value)] = std::exchange(maker, launch);
+  first_makers_[to_size(value)] = std::exchange(maker, launch);
   keep(value);
 }
 
@@ -57,7 +59,7 @@ Program ProgramBuilder::finish() {
                            .may_follow = entry.may_follow,
                            .first_phase = entry.phase};
     const auto add_after = [&](int other) {
-      if (other != kNoLaunch) made.after.push_back(place[static_cast<std::size_t>(other)]);
+      if (other != kNoLaunch) made.after.push_back(place[to_size(other)]);
     };
     for (const auto& [value, form] : entry.reads) add_after(maker(value, form));
     for (const int other : entry.reads_from) add_after(other);
@@ -86,7 +88,7 @@ void ProgramBuilder::settle_lives(Program& program, const std::vector<std::size_
       const int launch = makers_[v][form];
       if (launch == kNoLaunch || (form == Form::kPlain && !kept_[v])) continue;
       const auto entry_of = [&](int made_by) -> const Program::Entry& {
-        return program.launches[place[static_cast<std::size_t>(made_by)]];
+        return program.launches[place[to_size(made_by)]];
       };
       const bool changed = form == Form::kPlain && first_makers_[v] != kNoLaunch;
       program.lives[v][form] = {entry_of(changed ? first_makers_[v] : launch).first_phase,
@@ -95,7 +97,7 @@ void ProgramBuilder::settle_lives(Program& program, const std::vector<std::size_
   }
   for (const Entry& reader : entries_)
     for (const auto& [value, form] : reader.reads) {
-      int& last = program.lives[static_cast<std::size_t>(value)][form].last;
+      int& last = program.lives[to_size(value)][form].last;
       last = std::max(last, reader.phase);
     }
 }

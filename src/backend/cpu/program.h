@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/cpu/launches/launch.h"
+#include "base/to_size.h"
 
 namespace weft::cpu {
 
@@ -50,12 +51,8 @@ class ProgramBuilder {
   int phase(int launch) const { return entry(launch).phase; }
 
   /// The launch that makes a value in this form.
-  int maker(ValueId value, Form form = Form::kPlain) const {
-    return makers_[static_cast<std::size_t>(value)][form];
-  }
-  void makes(int launch, ValueId value, Form form = Form::kPlain) {
-    makers_[static_cast<std::size_t>(value)][form] = launch;
-  }
+  int maker(ValueId value, Form form = Form::kPlain) const { return makers_[to_size(value)][form]; }
+  void makes(int launch, ValueId value, Form form = Form::kPlain) { makers_[to_size(value)][form] = launch; }
   /// A launch changes a value in place, which no other launch reads before. From here on it counts as the
   /// value's maker.
   void changes(int launch, ValueId value);
@@ -66,9 +63,9 @@ class ProgramBuilder {
   /// ... and another launch's data that is not a value.
   void reads_from(int launch, int other);
   /// A plain value stays in memory even if only its maker reads it.
-  void keep(ValueId value) { kept_[static_cast<std::size_t>(value)] = true; }
+  void keep(ValueId value) { kept_[to_size(value)] = true; }
   /// A value that no launch makes, with the memory of `base`, which is not an alias: readers of it read that.
-  void alias(ValueId value, ValueId base) { bases_[static_cast<std::size_t>(value)] = base; }
+  void alias(ValueId value, ValueId base) { bases_[to_size(value)] = base; }
   bool is_alias(ValueId value) const { return base_of(value) != value; }
   /// By value.
   const std::vector<bool>& kept() const { return kept_; }
@@ -84,9 +81,9 @@ class ProgramBuilder {
     std::vector<std::pair<ValueId, Form>> reads;
     std::vector<int> reads_from;
   };
-  Entry& entry(int launch) { return entries_[static_cast<std::size_t>(launch)]; }
-  const Entry& entry(int launch) const { return entries_[static_cast<std::size_t>(launch)]; }
-  ValueId base_of(ValueId value) const { return bases_[static_cast<std::size_t>(value)]; }
+  Entry& entry(int launch) { return entries_[to_size(launch)]; }
+  const Entry& entry(int launch) const { return entries_[to_size(launch)]; }
+  ValueId base_of(ValueId value) const { return bases_[to_size(value)]; }
   void settle_lives(Program& program, const std::vector<std::size_t>& place) const;
 
   int layer_ = NodeTag::kNone;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "base/to_size.h"
+
 namespace weft::cpu {
 
 std::string kind_of(const std::string& description, int layer) {
@@ -24,15 +26,13 @@ std::string kind_of(const std::string& description, int layer) {
 }
 
 Recorder::Recorder(Profile& profile, std::span<const std::string> names, int n_threads)
-    : profile_(profile),
-      threads_(static_cast<std::size_t>(n_threads)),
-      start_(std::chrono::steady_clock::now()) {
+    : profile_(profile), threads_(to_size(n_threads)), start_(std::chrono::steady_clock::now()) {
   profile.n_threads = n_threads;
   for (const std::string& name : names) {
     auto& work = profile.work;
     auto found = std::find_if(work.begin(), work.end(), [&](const auto& w) { return w.name == name; });
     if (found == work.end()) found = work.insert(work.end(), {.name = name});
-    work_of_.push_back(static_cast<std::size_t>(found - work.begin()));
+    work_of_.push_back(to_size(found - work.begin()));
   }
   for (Thread& thread : threads_) {
     thread.times.resize(names.size());
@@ -51,7 +51,7 @@ void Recorder::begin_step() {
 }
 
 void Recorder::tasks_end(int thread, std::size_t launch) {
-  Thread& t = threads_[static_cast<std::size_t>(thread)];
+  Thread& t = threads_[to_size(thread)];
   const double end = now();
   t.times[launch].busy += end - t.tasks_begin;
   t.times[t.last_launch].wait += t.tasks_begin - t.last_end;

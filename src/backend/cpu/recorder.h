@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/cpu/launches/launch.h"
+#include "base/to_size.h"
 #include "weft/profile.h"
 
 namespace weft::cpu {
@@ -20,7 +21,7 @@ class Recorder {
 
   void begin_step();
   /// Called by any thread, for each run of tasks of the step.
-  void tasks_begin(int thread) { threads_[static_cast<std::size_t>(thread)].tasks_begin = now(); }
+  void tasks_begin(int thread) { threads_[to_size(thread)].tasks_begin = now(); }
   void tasks_end(int thread, std::size_t launch);
   /// Called when all tasks are done, with the number of phases.
   void end_step(std::size_t n_phases);

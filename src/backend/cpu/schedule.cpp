@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -14,11 +16,11 @@ std::int32_t most_tasks_to_follow(int n_threads) { return std::clamp(n_threads /
 
 Schedule::Schedule(const Program& program)
     : program_(program),
-      first_launch_(static_cast<std::size_t>(program.n_phases) + 1),
+      first_launch_(to_size(program.n_phases) + 1),
       followers_(program.launches.size()),
       works_(program.launches.size()),
       left_(program.launches.size()),
-      n_tasks_(static_cast<std::size_t>(program.n_phases)),
+      n_tasks_(to_size(program.n_phases)),
       helped_(n_tasks_.size()),
       phases_(n_tasks_.size()) {
   std::size_t launch = 0;

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "backend/cpu/program.h"
+#include "base/to_size.h"
 
 namespace weft::cpu {
 
@@ -56,7 +57,7 @@ class Schedule {
   template <typename F>
   void for_each_launch(int phase, std::int32_t begin, std::int32_t end, F f) const {
     std::int32_t first = 0;
-    const std::size_t program_phase = phases_[static_cast<std::size_t>(phase)];
+    const std::size_t program_phase = phases_[to_size(phase)];
     for (std::size_t i = first_launch_[program_phase]; i < first_launch_[program_phase + 1] && first < end;
          ++i) {
       if (works_[i].follows) continue;

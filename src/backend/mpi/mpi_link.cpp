@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "backend/remote/no_signals.h"
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::mpi {
@@ -43,8 +44,7 @@ void check(int result, const char* what) {
   char text[MPI_MAX_ERROR_STRING] = {};
   int length = 0;
   MPI_Error_string(result, text, &length);
-  throw Error(ErrorCode::kDevice,
-              std::string(what) + ": " + std::string(text, static_cast<std::size_t>(length)));
+  throw Error(ErrorCode::kDevice, std::string(what) + ": " + std::string(text, to_size(length)));
 }
 
 /// What another rank does not take up any more: MPI still reads or writes it.
@@ -224,7 +224,7 @@ class MpiLink final : public remote::Link {
     check_given_up();
     int n = 0;
     check(MPI_Get_count(&status, MPI_BYTE, &n), "no message can be received");
-    n_incoming_ = static_cast<std::size_t>(n);
+    n_incoming_ = to_size(n);
     const std::size_t before = pieces_.size();
     pieces_.resize(before + n_incoming_);
     check(MPI_Imrecv(pieces_.data() + before, n, MPI_BYTE, &message, &incoming_),

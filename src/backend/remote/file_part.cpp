@@ -5,6 +5,8 @@
 #include <fstream>
 #include <string_view>
 
+#include "base/to_size.h"
+
 namespace weft::remote {
 namespace {
 
@@ -13,7 +15,7 @@ std::optional<std::uint64_t> take_hex(std::string_view& text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   if (error != std::errc() || end == text.data() + text.size()) return std::nullopt;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
+  text.remove_prefix(to_size(end - text.data()) + 1);
   return value;
 }
 

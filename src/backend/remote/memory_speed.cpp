@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/to_size.h"
+
 namespace weft::remote {
 namespace {
 
@@ -26,7 +28,7 @@ double seconds_of_thread() {
 
 double measure_memory(int n_threads) noexcept try {
   const std::vector<std::uint64_t> memory(kWords, 1);
-  const auto n = static_cast<std::size_t>(std::max(n_threads, 1));
+  const auto n = to_size(std::max(n_threads, 1));
   std::vector<std::uint64_t> sums(n);
   std::vector<double> taken(n);
   const auto read = [&](std::size_t i) {

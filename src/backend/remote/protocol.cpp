@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/to_size.h"
 #include "weft/backend/module.h"
 #include "weft/graph.h"
 #include "weft/version.h"
@@ -13,8 +14,7 @@ namespace weft::remote {
 std::string build_name() {
   std::string name = "weft " WEFT_VERSION;
   for (const std::size_t part :
-       {static_cast<std::size_t>(kProtocol), static_cast<std::size_t>(kModuleVersion), sizeof(Graph),
-        sizeof(Op), std::variant_size_v<Op>})
+       {to_size(kProtocol), to_size(kModuleVersion), sizeof(Graph), sizeof(Op), std::variant_size_v<Op>})
     name += '.' + std::to_string(part);
   return name;
 }

@@ -9,6 +9,7 @@
 #include "backend/vulkan/tensors.h"
 #include "base/check.h"
 #include "base/folder.h"
+#include "base/to_size.h"
 #include "tensor/codec.h"
 #include "weft/error.h"
 
@@ -88,7 +89,7 @@ class VulkanDevice final : public Device {
 
   std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const override {
     if (shape.size() < 2) return row_bytes(kind == ValueKind::kWeight ? DType::kF32 : dtype, product(shape));
-    return row_bytes(dtype, shape.back()) * static_cast<std::size_t>(product(shape.first(shape.size() - 1)));
+    return row_bytes(dtype, shape.back()) * to_size(product(shape.first(shape.size() - 1)));
   }
 
   std::unique_ptr<DeviceTensor> create_weight(DType dtype, std::span<const std::int64_t> shape,
@@ -100,7 +101,7 @@ class VulkanDevice final : public Device {
     if (vector) {
       std::vector<std::byte> row(source.bytes.size());
       source.read(source.bytes, row);
-      std::vector<float> values(static_cast<std::size_t>(shape[0]));
+      std::vector<float> values(to_size(shape[0]));
       unpack_row(dtype, row.data(), values);
       tensor->buffer().write(0, std::as_bytes(std::span(values)));
     } else {
@@ -176,7 +177,7 @@ class VulkanDevice final : public Device {
     for (std::size_t i = 0; i < cells.size();) {
       std::size_t end = i + 1;
       while (end < cells.size() && cells[end] == cells[end - 1] + 1) ++end;
-      copy(static_cast<std::size_t>(cells[i]) * size, i * size, (end - i) * size);
+      copy(to_size(cells[i]) * size, i * size, (end - i) * size);
       i = end;
     }
   }

@@ -3,6 +3,7 @@
 // only the place of a value between launches differs.
 #include <vector>
 
+#include "base/to_size.h"
 #include "weft/graph.h"
 
 namespace weft::vulkan {
@@ -48,7 +49,7 @@ class Fusion {
  private:
   /// Notes a node of the continuation of a product.
   void find_tail(const Graph& graph, NodeId id, const std::vector<int>& n_readers);
-  static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
+  static std::size_t index(std::int64_t i) { return to_size(i); }
   std::vector<NodeId> product_of_;  // By node.
   std::vector<bool> is_added_to_;
   std::vector<RowTail> tail_;

@@ -5,6 +5,7 @@
 
 #include "backend/vulkan/tensors.h"
 #include "base/check.h"
+#include "base/to_size.h"
 
 namespace weft::vulkan {
 
@@ -151,7 +152,7 @@ ValueId LaunchBuilder::frequencies(const ops::Rope& rope, ValueId factors) {
   });
   const auto at = found - known.begin();
   if (found == known.end()) known.push_back({rope, factors});
-  return static_cast<ValueId>(program_.storage.size() + static_cast<std::size_t>(at));
+  return static_cast<ValueId>(program_.storage.size() + to_size(at));
 }
 
 }  // namespace weft::vulkan

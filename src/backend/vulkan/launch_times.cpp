@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/to_size.h"
+
 namespace weft::vulkan {
 namespace {
 
@@ -44,7 +46,7 @@ LaunchTimes::LaunchTimes(Gpu& gpu, Profile& profile, std::span<const std::string
     auto& known = profile_.work;
     auto found = std::find_if(known.begin(), known.end(), [&](const auto& w) { return w.name == one; });
     if (found == known.end()) found = known.insert(known.end(), {.name = one});
-    place_.push_back(static_cast<std::size_t>(found - known.begin()));
+    place_.push_back(to_size(found - known.begin()));
   }
 }
 

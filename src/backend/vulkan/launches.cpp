@@ -10,6 +10,7 @@
 #include "backend/vulkan/launches_products.h"
 #include "backend/vulkan/tensors.h"
 #include "base/check.h"
+#include "base/to_size.h"
 #include "graph/indices.h"
 
 namespace weft::vulkan {
@@ -38,7 +39,7 @@ class Builder {
   Builder(const Graph& graph, const Target& target) : builder_(graph, target) {}
 
   Program build() {
-    for (NodeId id{0}; static_cast<std::size_t>(id) < graph_.nodes().size(); ++id)
+    for (NodeId id{0}; to_size(id) < graph_.nodes().size(); ++id)
       if (builder_.is_live(id) && !is_left_to_another(id)) add(id);
     launch_fillers(builder_);
     place_scratch();

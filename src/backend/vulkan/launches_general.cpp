@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/to_size.h"
 
 namespace weft::vulkan {
 namespace {
@@ -34,7 +35,7 @@ constexpr std::int64_t kSquareSide = 32;     // As in transpose.comp.
 constexpr std::uint32_t kAttentionThreads = 64, kAttentionRows = 16, kWideAttentionRows = 4;
 constexpr std::uint32_t kColumnsOfManyRows = 4;  // Of v, per thread, up to which many rows stay in registers.
 
-constexpr std::size_t at(int axis) { return static_cast<std::size_t>(axis); }
+constexpr std::size_t at(int axis) { return to_size(axis); }
 
 /// What operands of one shape walk: its axes, those merged that all of them walk as one.
 struct Walk {
@@ -271,8 +272,7 @@ class GeneralLaunches {
     const Walk walk = walk_of(views);
     const std::vector<Dim>&in_to = walk.operands[0].strides, &in_from = walk.operands[1].strides;
     const auto last = walk.sizes.size() - 1,
-               found = static_cast<std::size_t>(std::find(in_from.begin(), in_from.end(), Dim(1)) -
-                                                in_from.begin());
+               found = to_size(std::find(in_from.begin(), in_from.end(), Dim(1)) - in_from.begin());
     const auto is_long = [&](const Dim& size) {
       return !size.is_constant() || size.constant() > kFewElements;
     };

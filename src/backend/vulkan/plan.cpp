@@ -14,6 +14,7 @@
 #include "backend/vulkan/launches.h"
 #include "backend/vulkan/tensors.h"
 #include "base/check.h"
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::vulkan {
@@ -87,8 +88,8 @@ std::vector<bool> external_values(const Graph& graph, const Program& program) {
   std::vector<bool> result(graph.values().size());
   for (std::size_t v = 0; v < result.size(); ++v)
     result[v] = graph.values()[v].kind != ValueKind::kResult || program.storage[v] != static_cast<ValueId>(v);
-  for (const Brought& brought : program.brought) result[static_cast<std::size_t>(brought.input)] = false;
-  for (const ValueId output : graph.outputs()) result[static_cast<std::size_t>(output)] = true;
+  for (const Brought& brought : program.brought) result[to_size(brought.input)] = false;
+  for (const ValueId output : graph.outputs()) result[to_size(output)] = true;
   return result;
 }
 
@@ -117,12 +118,10 @@ Layout lay_out_program(const Graph& graph, const Program& program) {
     if (result.external[v] || first[v] < 0) continue;
     result.temporaries.push_back(v);
     // Results are floats or 32-bit indices.
-    lifetimes.push_back(
-        {first[v], last[v], static_cast<std::size_t>(graph.values()[v].shape.elements(bounds)) * 4});
+    lifetimes.push_back({first[v], last[v], to_size(graph.values()[v].shape.elements(bounds)) * 4});
   }
   for (const Scratch& one : program.scratch)
-    lifetimes.push_back(
-        {one.first_phase, one.last_phase, static_cast<std::size_t>(one.rows.value(bounds)) * one.row_bytes});
+    lifetimes.push_back({one.first_phase, one.last_phase, to_size(one.rows.value(bounds)) * one.row_bytes});
   ArenaLayout layout = lay_out(lifetimes);
   result.offsets = std::move(layout.offsets);
   result.bytes = layout.bytes;
@@ -141,7 +140,7 @@ std::size_t step_bytes(const Graph& graph, const Program& program) {
 
 std::size_t frequency_bytes(const Program& program) {
   std::size_t n = 0;
-  for (const Frequencies& f : program.frequencies) n += static_cast<std::size_t>(f.rope.n_rot / 2);
+  for (const Frequencies& f : program.frequencies) n += to_size(f.rope.n_rot / 2);
   return n * sizeof(std::uint64_t);
 }
 
@@ -282,8 +281,7 @@ class VulkanPlan final : public DevicePlan {
       if (layout_.external[v] && bound != nullptr) addresses()[v] = tensor_of(bound).buffer().address();
     }
     for (const Brought& brought : program_.brought)
-      addresses()[brought.source] =
-          tensor_of(bindings[static_cast<std::size_t>(brought.input)]).buffer().address();
+      addresses()[brought.source] = tensor_of(bindings[to_size(brought.input)]).buffer().address();
     for (std::size_t i = 0; i < layout_.temporaries.size(); ++i)
       addresses()[layout_.temporaries[i]] = workspace_->address() + layout_.offsets[i];
     const std::size_t scratch_begin = layout_.external.size() + program_.frequencies.size();
@@ -293,20 +291,17 @@ class VulkanPlan final : public DevicePlan {
     std::size_t at = 0;
     for (std::size_t i = 0; i < program_.frequencies.size(); ++i) {
       const Frequencies& f = program_.frequencies[i];
-      const DeviceTensor* const source =
-          f.factors != kNoValue ? bindings[static_cast<std::size_t>(f.factors)] : nullptr;
+      const DeviceTensor* const source = f.factors != kNoValue ? bindings[to_size(f.factors)] : nullptr;
       const std::size_t begin = at;
-      at += static_cast<std::size_t>(f.rope.n_rot / 2) * sizeof(std::uint64_t);
+      at += to_size(f.rope.n_rot / 2) * sizeof(std::uint64_t);
       addresses()[layout_.external.size() + i] = frequencies_.address() + begin;
       // Steps that alternate between inputs rebind them, and an unchanged table is not made again.
       if (factors_of_[i] == source) continue;
       factors_of_[i].reset();  // Until it is written whole.
       std::vector<float> factors;
       if (f.factors != kNoValue) {
-        factors.resize(static_cast<std::size_t>(f.rope.n_rot / 2));
-        tensor_of(bindings[static_cast<std::size_t>(f.factors)])
-            .buffer()
-            .read(0, std::as_writable_bytes(std::span(factors)));
+        factors.resize(to_size(f.rope.n_rot / 2));
+        tensor_of(bindings[to_size(f.factors)]).buffer().read(0, std::as_writable_bytes(std::span(factors)));
       }
       const auto table = fixed_point(rope_frequencies(f.rope, factors.empty() ? nullptr : factors.data()));
       frequencies_.write(begin, std::as_bytes(std::span(table)));
@@ -426,8 +421,8 @@ class VulkanPlan final : public DevicePlan {
     for (std::size_t i = 0; i < active_.size(); ++i)
       if (active_[i]) launches.push_back(i);
     const std::size_t n = launches.size();
-    std::size_t piece = std::min(
-        largest_piece(), options_.first_piece > 0 ? static_cast<std::size_t>(options_.first_piece) : n);
+    std::size_t piece =
+        std::min(largest_piece(), options_.first_piece > 0 ? to_size(options_.first_piece) : n);
     std::size_t i = 0;
     int n_phases = 0;
     do {

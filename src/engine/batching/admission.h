@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/to_size.h"
 #include "engine/batching/prefix_cache.h"
 #include "engine/batching/stream.h"
 
@@ -19,7 +20,7 @@ class Admission {
   /// At most `n_running` streams run at the same time. The context and the cache must outlive it.
   Admission(Context& context, PrefixCache& cache, int n_running)
       : context_(context), cache_(cache), n_running_(n_running) {
-    entries_.reserve(static_cast<std::size_t>(n_running));
+    entries_.reserve(to_size(n_running));
   }
 
   void wait(const StreamPtr& stream) {

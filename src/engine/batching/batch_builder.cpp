@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/to_size.h"
 #include "engine/batching/service_order.h"
 #include "engine/prompt_parts.h"
 
@@ -145,7 +146,7 @@ ItemOptions BatchBuilder::for_prompt(const Stream& stream, int next) const {
   return {.logits = true,
           .n_best = finds_logprobs(stream) ? std::max(stream.params().n_logprobs, 1) : 0,
           .log_sum_exp = true,
-          .logit_of = stream.text()[static_cast<std::size_t>(next)]};
+          .logit_of = stream.text()[to_size(next)]};
 }
 
 }  // namespace weft::engine

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/to_size.h"
 #include "engine/batching/batcher_impl.h"
 #include "engine/batching/limits.h"
 #include "engine/batching/what.h"
@@ -105,7 +106,7 @@ void Batcher::Impl::cancel(RequestId id) {
 void Batcher::Impl::set_paused(RequestId id, int completion, bool paused) {
   const std::span<const StreamPtr> streams = open.streams(id);
   if (completion < 0 || completion >= std::ssize(streams)) return;
-  engine::Schedule& schedule = streams[static_cast<std::size_t>(completion)]->schedule;
+  engine::Schedule& schedule = streams[to_size(completion)]->schedule;
   if (paused) {
     schedule.pause(Clock::now());
   } else {

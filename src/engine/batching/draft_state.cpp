@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/to_size.h"
+
 namespace weft::engine {
 namespace {
 
@@ -20,8 +22,7 @@ void DraftState::learn(int node, int right) {
   }
   learned_ = true;
   // Each guess counts as a trial, up to the accepted one.
-  const int rank =
-      right == DraftTree::kNone ? n_guesses : tree_.nodes()[static_cast<std::size_t>(right)].rank;
+  const int rank = right == DraftTree::kNone ? n_guesses : tree_.nodes()[to_size(right)].rank;
   odds_.right += kRate * ((rank == 0 ? 1.0 : 0.0) - odds_.right);
   for (int i = 1; i <= std::min(rank, n_guesses - 1); ++i)
     odds_.other += kRate * ((i == rank ? 1.0 : 0.0) - odds_.other);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/to_size.h"
+
 namespace weft::engine {
 
 void DraftTree::begin(const DraftOdds& odds) {
@@ -12,7 +14,7 @@ void DraftTree::begin(const DraftOdds& odds) {
 
 int DraftTree::child(int parent, Token token) const {
   for (int i = parent + 1; i < size(); ++i) {
-    const Node& node = nodes_[static_cast<std::size_t>(i)];
+    const Node& node = nodes_[to_size(i)];
     if (node.parent == parent && node.token == token) return i;
   }
   return kNone;
@@ -24,7 +26,7 @@ int DraftTree::n_children(int parent) const {
 }
 
 double DraftTree::chance_of_next(int parent) const {
-  const double chance = parent == kRoot ? 1.0 : nodes_[static_cast<std::size_t>(parent)].chance;
+  const double chance = parent == kRoot ? 1.0 : nodes_[to_size(parent)].chance;
   const int rank = n_children(parent);
   if (rank == 0) return chance * odds_.right;
   return chance * (1.0 - odds_.right) * std::pow(1.0 - odds_.other, rank - 1) * odds_.other;
@@ -53,13 +55,12 @@ void DraftTree::graft(const DraftTree& tail) {
 }
 
 void DraftTree::cut(int n) {
-  if (n < size()) nodes_.resize(static_cast<std::size_t>(std::max(n, 0)));
+  if (n < size()) nodes_.resize(to_size(std::max(n, 0)));
 }
 
 void DraftTree::path_to(int node, std::vector<Token>& path) const {
   path.clear();
-  for (int at = node; at != kRoot; at = nodes_[static_cast<std::size_t>(at)].parent)
-    path.push_back(nodes_[static_cast<std::size_t>(at)].token);
+  for (int at = node; at != kRoot; at = nodes_[to_size(at)].parent) path.push_back(nodes_[to_size(at)].token);
   std::reverse(path.begin(), path.end());
 }
 
@@ -68,13 +69,13 @@ void DraftTree::keep_if(const std::function<bool(std::span<const Token>, Token)>
   std::vector<Token> path;
   int n_kept = 0;
   for (int i = 0; i < size(); ++i) {
-    Node node = nodes_[static_cast<std::size_t>(i)];
-    if (node.parent != kRoot) node.parent = now_at[static_cast<std::size_t>(node.parent)];
+    Node node = nodes_[to_size(i)];
+    if (node.parent != kRoot) node.parent = now_at[to_size(node.parent)];
     if (node.parent == kNone) continue;
     path_to(node.parent, path);  // Kept nodes have smaller indices, so this path is final.
     if (!keep(path, node.token)) continue;
-    now_at[static_cast<std::size_t>(i)] = n_kept;
-    nodes_[static_cast<std::size_t>(n_kept++)] = node;
+    now_at[to_size(i)] = n_kept;
+    nodes_[to_size(n_kept++)] = node;
   }
   cut(n_kept);
 }
@@ -85,8 +86,8 @@ std::vector<int> DraftTree::leaves() const {
     if (n_children(i) == 0) result.push_back(i);
   // The branch of first guesses contains only nodes of rank 0.
   const auto main = std::find_if(result.begin(), result.end(), [&](int leaf) {
-    for (int n = leaf; n != kRoot; n = nodes_[static_cast<std::size_t>(n)].parent)
-      if (nodes_[static_cast<std::size_t>(n)].rank > 0) return false;
+    for (int n = leaf; n != kRoot; n = nodes_[to_size(n)].parent)
+      if (nodes_[to_size(n)].rank > 0) return false;
     return true;
   });
   if (main != result.end()) std::rotate(result.begin(), main, main + 1);
@@ -94,7 +95,7 @@ std::vector<int> DraftTree::leaves() const {
 }
 
 bool DraftTree::leads_to(int node, int leaf) const {
-  while (leaf > node) leaf = nodes_[static_cast<std::size_t>(leaf)].parent;
+  while (leaf > node) leaf = nodes_[to_size(leaf)].parent;
   return leaf == node;
 }
 

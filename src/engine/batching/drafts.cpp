@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <exception>
 
+#include "base/to_size.h"
+
 namespace weft::engine {
 namespace {
 
@@ -165,7 +167,7 @@ void Drafts::add(Batch& batch, Stream& stream, const ItemOptions& options) const
     seqs.clear();
     for (std::size_t i = 0; i < leaves.size(); ++i)
       if (draft.leads_to(node, leaves[i])) seqs.push_back(branches[i]);
-    batch.add(draft.nodes()[static_cast<std::size_t>(node)].token, seqs, options);
+    batch.add(draft.nodes()[to_size(node)].token, seqs, options);
   }
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/to_size.h"
+
 namespace weft::engine {
 namespace {
 
@@ -20,14 +22,11 @@ bool can_fly(const Stream& stream) {
 
 }  // namespace
 
-Flights::Flights(BatchRunner& runner, int n_running) : runner_(runner) {
-  turn_.reserve(static_cast<std::size_t>(n_running));
-}
+Flights::Flights(BatchRunner& runner, int n_running) : runner_(runner) { turn_.reserve(to_size(n_running)); }
 
 std::size_t Flights::count_groups(std::span<const StreamPtr> running) const {
   if (!std::ranges::all_of(running, [](const StreamPtr& stream) { return can_fly(*stream); })) return 1;
-  return std::clamp<std::size_t>(running.size() / kLeastRows, 1,
-                                 static_cast<std::size_t>(runner_.n_at_once()));
+  return std::clamp<std::size_t>(running.size() / kLeastRows, 1, to_size(runner_.n_at_once()));
 }
 
 void Flights::choose_turn(std::span<const StreamPtr> running) {
@@ -35,7 +34,7 @@ void Flights::choose_turn(std::span<const StreamPtr> running) {
   // Streams left out now take part in the next batches, so groups have equal sizes.
   const auto share = [](std::size_t n, std::size_t of) { return (n + of - 1) / of; };
   const auto is_free = [](const StreamPtr& stream) { return stream->cached.n_in_flight() == 0; };
-  const auto n_free = static_cast<std::size_t>(std::ranges::count_if(running, is_free));
+  const auto n_free = to_size(std::ranges::count_if(running, is_free));
   const std::size_t n_most =
       std::min(share(running.size(), n_groups_), share(n_free, n_groups_ - flights_.size()));
   for (const StreamPtr& stream : running)

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/counted.h"
+#include "base/to_size.h"
 #include "engine/forget.h"
 #include "engine/prompt_parts.h"
 #include "engine/refuse.h"
@@ -129,7 +130,7 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
              std::to_string(n_vocab) + " tokens");
   const int limit = max_text(p, context);
   if (p.context_shift) check_forgets(context, p.parts, p.n_keep, limit);
-  if (!reads_source && prompt.size() > static_cast<std::size_t>(limit))
+  if (!reads_source && prompt.size() > to_size(limit))
     refuse("the prompt has " + base::counted(prompt.size(), "token") + ", but the context has room for " +
            std::to_string(limit) + "; enlarge the context (n_ctx), or shorten the prompt");
   if (p.adapters) (void)checked_adapters(context.model(), *p.adapters);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/to_size.h"
+
 namespace weft::engine {
 
 LiveStreams::LiveStreams(Context& context, const BatcherParams& params, PrefixCache& cache, Flights& flights,
@@ -14,7 +16,7 @@ LiveStreams::LiveStreams(Context& context, const BatcherParams& params, PrefixCa
       counters_(counters),
       max_pause_ms_(params.max_pause_ms),
       queue_(context, cache, params.n_running) {
-  running_.reserve(static_cast<std::size_t>(params.n_running));
+  running_.reserve(to_size(params.n_running));
 }
 
 bool LiveStreams::any_goes_on() const {

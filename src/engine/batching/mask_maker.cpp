@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <system_error>
 
+#include "base/to_size.h"
+
 namespace weft::engine {
 
 MaskMaker::~MaskMaker() {
@@ -19,7 +21,7 @@ void MaskMaker::add(const Stream& stream) {
   if (stream.constraint() == nullptr && !stream.holds_back_end(0)) return;
   if (jobs_.empty()) n_masks_ = 0;
   jobs_.push_back({&stream, n_masks_, nullptr, 0});
-  n_masks_ += 1 + static_cast<std::size_t>(stream.draft.tree().size());
+  n_masks_ += 1 + to_size(stream.draft.tree().size());
 }
 
 void MaskMaker::start() {
@@ -67,7 +69,7 @@ void MaskMaker::make_all() noexcept {
       for (; node < draft.size(); ++node) {
         draft.path_to(node, path_);
         if (!path_.empty() && job.stream->ends_with(path_.back())) continue;  // Nothing follows an end.
-        const std::size_t at = job.first + static_cast<std::size_t>(node + 1);
+        const std::size_t at = job.first + to_size(node + 1);
         make(*job.stream, std::span(masks_).subspan(at * n_words_, n_words_));
       }
     } catch (...) {
@@ -86,11 +88,9 @@ void MaskMaker::make(const Stream& stream, std::span<std::uint32_t> mask) const 
   }
   if (!stream.holds_back_end(static_cast<int>(path_.size()))) return;
   if (n_vocab_ % 32 != 0) mask.back() &= (std::uint32_t{1} << n_vocab_ % 32) - 1;
-  const auto is_allowed = [&](Token token) {
-    return (mask[static_cast<std::size_t>(token) / 32] >> token % 32 & 1u) != 0;
-  };
+  const auto is_allowed = [&](Token token) { return (mask[to_size(token) / 32] >> token % 32 & 1u) != 0; };
   const auto set = [&](Token token, bool allowed) {
-    std::uint32_t& word = mask[static_cast<std::size_t>(token) / 32];
+    std::uint32_t& word = mask[to_size(token) / 32];
     const std::uint32_t bit = std::uint32_t{1} << token % 32;
     word = allowed ? word | bit : word & ~bit;
   };
@@ -108,7 +108,7 @@ std::span<const std::uint32_t> MaskMaker::mask(const Stream& stream, int node) c
       std::find_if(jobs_.begin(), jobs_.end(), [&](const Job& j) { return j.stream == &stream; });
   if (job == jobs_.end()) return {};
   if (job->error && node >= job->failed_at) std::rethrow_exception(job->error);
-  const std::size_t at = job->first + static_cast<std::size_t>(node + 1);
+  const std::size_t at = job->first + to_size(node + 1);
   return std::span(masks_).subspan(at * n_words_, n_words_);
 }
 

@@ -9,14 +9,14 @@
 #include <thread>
 #include <vector>
 
+#include "base/to_size.h"
 #include "engine/batching/stream.h"
 
 namespace weft::engine {
 
 class MaskMaker {
  public:
-  explicit MaskMaker(int n_vocab)
-      : n_vocab_(n_vocab), n_words_((static_cast<std::size_t>(n_vocab) + 31) / 32) {}
+  explicit MaskMaker(int n_vocab) : n_vocab_(n_vocab), n_words_((to_size(n_vocab) + 31) / 32) {}
   ~MaskMaker();
   MaskMaker(const MaskMaker&) = delete;
   MaskMaker& operator=(const MaskMaker&) = delete;

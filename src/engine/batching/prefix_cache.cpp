@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/to_size.h"
 #include "engine/forget.h"
 
 namespace weft::engine {
@@ -15,7 +16,7 @@ std::span<const Token> all_but_last(const Stream& stream) {
   return stream.tokens().first(stream.tokens().size() - 1);
 }
 std::span<const Token> first(const std::vector<Token>& text, int n) {
-  return std::span(text).first(static_cast<std::size_t>(n));
+  return std::span(text).first(to_size(n));
 }
 
 }  // namespace
@@ -27,7 +28,7 @@ PrefixCache::PrefixCache(Context& context, Drafter* drafter, bool reuse_prefixes
       cuts_anywhere_(context.cache().cuts_anywhere()),
       counters_(counters),
       index_(context.params().n_sequences),
-      is_snapshot_(static_cast<std::size_t>(context.params().n_sequences), false) {
+      is_snapshot_(to_size(context.params().n_sequences), false) {
   reset();
   idle_.reserve(free_.size());
 }
@@ -156,7 +157,7 @@ void PrefixCache::count_source(Stream& stream, bool was_read) {
 void PrefixCache::computed(Stream& stream, int n) {
   broken_ = true;
   if (!stream.cached.shifted())
-    index_.append(stream.cached.seq(), stream.pending().first(static_cast<std::size_t>(n)), stream.origin());
+    index_.append(stream.cached.seq(), stream.pending().first(to_size(n)), stream.origin());
   const int n_again = stream.cached.add_computed(n);
   stream.stats.n_recomputed += n_again;
   counters_.n_recomputed_tokens += n_again;
@@ -266,7 +267,7 @@ bool PrefixCache::forget(Stream& stream, const std::function<bool()>& make_room)
 void PrefixCache::branch(Stream& stream, int n) {
   const SeqId seq = stream.cached.seq();
   std::vector<SeqId>& branches = stream.draft.branches();
-  branches.reserve(static_cast<std::size_t>(n));
+  branches.reserve(to_size(n));
   branches.assign(1, seq);
   while (static_cast<int>(branches.size()) < n) {
     branches.push_back(take_free());
@@ -410,9 +411,9 @@ bool PrefixCache::is_idle(SeqId seq) const {
 }
 
 bool PrefixCache::consistent(std::span<const StreamPtr> running) const {
-  std::vector<Pos> expected(static_cast<std::size_t>(context_.params().n_sequences), -1);
+  std::vector<Pos> expected(to_size(context_.params().n_sequences), -1);
   const auto claim = [&](SeqId seq, int n) {
-    Pos& held = expected[static_cast<std::size_t>(seq)];
+    Pos& held = expected[to_size(seq)];
     if (held >= 0) return false;
     held = n;
     return true;
@@ -426,7 +427,7 @@ bool PrefixCache::consistent(std::span<const StreamPtr> running) const {
         (!stream->cached.shifted() && index_.size(stream->cached.seq()) != stream->cached.n_computed()))
       return false;
   for (SeqId seq = 0; seq < context_.params().n_sequences; ++seq)
-    if (expected[static_cast<std::size_t>(seq)] != context_.cache().next_pos(seq)) return false;
+    if (expected[to_size(seq)] != context_.cache().next_pos(seq)) return false;
   const auto has_its_source = [&](SeqId seq) {
     return context_.source_size(seq) == (index_.knows(seq) ? std::ssize(index_.origin(seq).source) : 0);
   };

@@ -19,6 +19,7 @@
 #include <span>
 #include <vector>
 
+#include "base/to_size.h"
 #include "engine/batching/prefix_index.h"
 #include "engine/batching/speculation.h"
 #include "engine/batching/stream.h"
@@ -132,7 +133,7 @@ class PrefixCache {
   void empty(SeqId seq);
   SeqId take_free();
   bool is_idle(SeqId seq) const;
-  std::vector<bool>::reference is_snapshot(SeqId seq) { return is_snapshot_[static_cast<std::size_t>(seq)]; }
+  std::vector<bool>::reference is_snapshot(SeqId seq) { return is_snapshot_[to_size(seq)]; }
   /// Keeps the first n tokens of the sequence.
   void cut(SeqId seq, int n);
   /// Cuts an idle sequence to the match. False if that frees nothing.

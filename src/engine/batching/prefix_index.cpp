@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/to_size.h"
 
 namespace weft::engine {
 
@@ -22,14 +23,13 @@ namespace {
 
 std::size_t common_length(std::span<const Token> a, std::span<const Token> b) {
   const std::size_t n = std::min(a.size(), b.size());
-  return static_cast<std::size_t>(
-      std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(n), b.begin()).first - a.begin());
+  return to_size(std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(n), b.begin()).first -
+                 a.begin());
 }
 
 }  // namespace
 
-PrefixIndex::PrefixIndex(int n_holders)
-    : ends_(static_cast<std::size_t>(n_holders), nullptr), sizes_(static_cast<std::size_t>(n_holders), 0) {}
+PrefixIndex::PrefixIndex(int n_holders) : ends_(to_size(n_holders), nullptr), sizes_(to_size(n_holders), 0) {}
 PrefixIndex::~PrefixIndex() = default;
 
 const PrefixIndex::Node* PrefixIndex::root_of(const TextOrigin& origin) const {
@@ -45,7 +45,7 @@ void PrefixIndex::split(Node& node, std::size_t n) {
   tail->ends = std::exchange(node.ends, {});
   tail->n_holders = node.n_holders;
   for (auto& [token, child] : tail->children) child->parent = tail.get();
-  for (const SeqId holder : tail->ends) ends_[static_cast<std::size_t>(holder)] = tail.get();
+  for (const SeqId holder : tail->ends) ends_[to_size(holder)] = tail.get();
   node.run.resize(n);
   const Token first = tail->run.front();
   node.children.emplace(first, std::move(tail));
@@ -64,13 +64,13 @@ void PrefixIndex::join(Node& node) {
   node.children = std::move(child->children);
   node.ends = std::move(child->ends);
   for (auto& [token, grandchild] : node.children) grandchild->parent = &node;
-  for (const SeqId holder : node.ends) ends_[static_cast<std::size_t>(holder)] = &node;
+  for (const SeqId holder : node.ends) ends_[to_size(holder)] = &node;
   --n_nodes_;
 }
 
 void PrefixIndex::append(SeqId holder, std::span<const Token> tokens, const TextOrigin& origin) {
   if (tokens.empty() && origin.source.empty()) return;
-  const auto h = static_cast<std::size_t>(holder);
+  const auto h = to_size(holder);
   Node* at = ends_[h];
   sizes_[h] += static_cast<int>(tokens.size());
   if (at != nullptr && at->n_holders == 1 &&
@@ -113,7 +113,7 @@ void PrefixIndex::append(SeqId holder, std::span<const Token> tokens, const Text
 }
 
 void PrefixIndex::remove(SeqId holder) {
-  const auto h = static_cast<std::size_t>(holder);
+  const auto h = to_size(holder);
   Node* at = ends_[h];
   if (at == nullptr) return;
   std::erase(at->ends, holder);
@@ -173,7 +173,7 @@ PrefixIndex::Match PrefixIndex::find(std::span<const Token> text, const TextOrig
   std::vector<std::pair<const Node*, int>> path;
   int n = 0;
   for (const Node* at = root_of(origin); at != nullptr && n < static_cast<int>(text.size());) {
-    const std::span<const Token> rest = text.subspan(static_cast<std::size_t>(n));
+    const std::span<const Token> rest = text.subspan(to_size(n));
     const auto found = at->children.find(rest.front());
     if (found == at->children.end()) break;
     at = found->second.get();
@@ -220,7 +220,7 @@ std::vector<Token> PrefixIndex::text(SeqId holder, int n) const {
   std::vector<Token> tokens;
   for (auto node = path.rbegin(); node != path.rend(); ++node)
     tokens.insert(tokens.end(), (*node)->run.begin(), (*node)->run.end());
-  tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(n)));
+  tokens.resize(std::min(tokens.size(), to_size(n)));
   return tokens;
 }
 

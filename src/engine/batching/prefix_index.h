@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "base/to_size.h"
 #include "engine/batching/text_origin.h"
 #include "weft/types.h"
 
@@ -54,7 +55,7 @@ class PrefixIndex {
   const TextOrigin& origin(SeqId holder) const;
   /// The holder's first n tokens.
   std::vector<Token> text(SeqId holder, int n) const;
-  int size(SeqId holder) const { return sizes_[static_cast<std::size_t>(holder)]; }
+  int size(SeqId holder) const { return sizes_[to_size(holder)]; }
   /// Tokens of these holders; shared ones count once. Takes time linear in their nodes.
   std::int64_t n_tokens_of(std::span<const SeqId> holders) const;
   /// Whether this holder is a prefix of another one.
@@ -72,7 +73,7 @@ class PrefixIndex {
   void split(Node& node, std::size_t n);
   /// Joins this node with its only child if no holder ends between them and there is memory.
   void join(Node& node);
-  Node* end_of(SeqId holder) const { return ends_[static_cast<std::size_t>(holder)]; }
+  Node* end_of(SeqId holder) const { return ends_[to_size(holder)]; }
 
   std::map<TextOrigin, std::unique_ptr<Node>> roots_;  // Of all holders.
   std::vector<Node*> ends_;                            // By holder: the node where it ends, or null.

@@ -3,6 +3,7 @@
 #include <new>
 #include <utility>
 
+#include "base/to_size.h"
 #include "engine/batching/response_state.h"
 
 namespace weft::engine {
@@ -26,8 +27,8 @@ void Waker::call() noexcept {
 // --- The response's side
 
 ResponseState::ResponseState(int n, int n_unread, std::shared_ptr<Wakeup> service)
-    : n_unread_(n_unread), service_(std::move(service)), parts_(static_cast<std::size_t>(n)) {
-  for (int i = 0; i < n; ++i) parts_[static_cast<std::size_t>(i)].unread.completion = i;
+    : n_unread_(n_unread), service_(std::move(service)), parts_(to_size(n)) {
+  for (int i = 0; i < n; ++i) parts_[to_size(i)].unread.completion = i;
   news_.reserve(parts_.size());
 }
 
@@ -65,7 +66,7 @@ void ResponseState::on_ready(std::function<void()> wake) {
 
 bool ResponseState::take(Output& output) {
   if (news_.empty()) return false;
-  Part& part = parts_[static_cast<std::size_t>(news_.front())];
+  Part& part = parts_[to_size(news_.front())];
   news_.erase(news_.begin());
   part.is_news = false;
   part.taken_to_end = part.unread.done;
@@ -84,7 +85,7 @@ bool ResponseState::add(const Output& output) {
   bool wants_more = true;
   {
     const std::lock_guard lock(mutex_);
-    Part& part = parts_[static_cast<std::size_t>(output.completion)];
+    Part& part = parts_[to_size(output.completion)];
     Output& unread = part.unread;
     if (!part.lost && !append(unread, output)) {
       part.lost = true;
@@ -123,7 +124,7 @@ bool ResponseState::append(Output& unread, const Output& output) {
 
 void ResponseState::pause_if_full(int completion, Batcher& batcher) {
   const std::lock_guard lock(mutex_);
-  Part& part = parts_[static_cast<std::size_t>(completion)];
+  Part& part = parts_[to_size(completion)];
   if (part.paused || !is_full(part.unread)) return;
   part.paused = true;
   batcher.pause(in_batcher_, completion);

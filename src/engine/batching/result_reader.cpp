@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
 #include "weft/not_numbers.h"
 
 namespace weft::engine {
@@ -72,7 +73,7 @@ void ResultReader::draw(const StepBatch& batch, const Share& share) {
     if (!goes_on || next == DraftTree::kNone) break;
     ++stream.stats.n_accepted;
     ++counters_.n_accepted_tokens;
-    const bool was_first = draft.nodes()[static_cast<std::size_t>(next)].rank == 0;
+    const bool was_first = draft.nodes()[to_size(next)].rank == 0;
     if (was_first && n_first_guesses == stream.cached.n_computed()) ++n_first_guesses;
     cache_.computed(stream, 1);
     node = next;

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "base/to_size.h"
 #include "engine/batching/batcher_impl.h"
 #include "engine/refuse.h"
 #include "engine/sequence_adapters.h"
@@ -48,7 +49,7 @@ SavedPrefix Batcher::Impl::save_prefix(std::span<const Token> tokens,
         cache.save(is_source ? std::span<const Token>() : tokens, origin);
     if (saved.state.empty()) return {};
     const int n = is_source ? static_cast<int>(tokens.size()) : saved.n;
-    return {n, write_prefix_state(tokens.first(static_cast<std::size_t>(n)), saved.state)};
+    return {n, write_prefix_state(tokens.first(to_size(n)), saved.state)};
   });
 }
 

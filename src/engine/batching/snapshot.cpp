@@ -1,6 +1,7 @@
 // Describes the cache and the streams for display.
 #include <algorithm>
 
+#include "base/to_size.h"
 #include "engine/batching/batcher_impl.h"
 
 namespace weft {
@@ -21,7 +22,7 @@ StreamState state_of(const Stream& stream) {
 
 std::string_view to_string(StreamState state) {
   constexpr std::string_view kNames[] = {"waiting", "prefilling", "decoding", "paused"};
-  return kNames[static_cast<std::size_t>(state)];
+  return kNames[to_size(state)];
 }
 
 BatcherSnapshot Batcher::Impl::snapshot() const {

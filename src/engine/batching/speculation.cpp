@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/counted.h"
+#include "base/to_size.h"
 #include "engine/sampling/best.h"
 #include "weft/error.h"
 
@@ -37,7 +38,7 @@ class NgramDrafter final : public Drafter {
     for (auto& places : places_) places.clear();
     const std::span<const Token> text = job.text;
     const std::ptrdiff_t size = std::ssize(text), first = std::max<std::ptrdiff_t>(size - kReach, 0);
-    const auto at = [&](std::ptrdiff_t i) { return text[static_cast<std::size_t>(i)]; };
+    const auto at = [&](std::ptrdiff_t i) { return text[to_size(i)]; };
     for (std::ptrdiff_t end = size - 1; end >= first + kShortest; --end) {
       std::size_t n = 0;  // Tokens before `end` that equal the last tokens.
       while (n < kLongest && end - static_cast<std::ptrdiff_t>(n) > first &&
@@ -80,10 +81,9 @@ class ModelDrafter final : public Drafter {
       for (Tip& tip : tips_) {
         const DraftJob& job = *tip.job;
         if (tip.node == DraftTree::kRoot) {
-          batch_.add(job.text.subspan(static_cast<std::size_t>(context_.cache().next_pos(job.seq))), job.seq,
-                     options);
+          batch_.add(job.text.subspan(to_size(context_.cache().next_pos(job.seq))), job.seq, options);
         } else {
-          batch_.add(job.draft->nodes()[static_cast<std::size_t>(tip.node)].token, job.seq, options);
+          batch_.add(job.draft->nodes()[to_size(tip.node)].token, job.seq, options);
         }
         tip.item = batch_.size() - 1;
       }
@@ -153,9 +153,8 @@ class ModelDrafter final : public Drafter {
       const int n = std::min(n_missing(*job) - 1, n_to_read);
       if (n <= 0) continue;
       n_to_read -= n;
-      batch_.add(job->text.subspan(static_cast<std::size_t>(context_.cache().next_pos(job->seq)),
-                                   static_cast<std::size_t>(n)),
-                 job->seq, {.logits = false});
+      batch_.add(job->text.subspan(to_size(context_.cache().next_pos(job->seq)), to_size(n)), job->seq,
+                 {.logits = false});
     }
     return batch_.size() > 0 && decode(jobs) ? batch_.size() : 0;
   }
@@ -166,8 +165,7 @@ class ModelDrafter final : public Drafter {
     const std::ptrdiff_t room =
         std::min<std::ptrdiff_t>(context_.cache().cells_total(), context_.cache().max_positions());
     if (std::ssize(job.text) + job.draft->n_max() > room) return false;
-    const auto known =
-        std::min(job.text.size(), static_cast<std::size_t>(context_.cache().next_pos(job.seq)));
+    const auto known = std::min(job.text.size(), to_size(context_.cache().next_pos(job.seq)));
     return std::ranges::all_of(job.text.subspan(known),
                                [&](Token id) { return id < context_.model().info().n_vocab; });
   }

@@ -3,6 +3,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/to_size.h"
 #include "engine/batching/what.h"
 #include "engine/drawn_token.h"
 #include "engine/sampling/best.h"
@@ -27,7 +28,7 @@ std::vector<Best> best_of(const Context& context, int item, bool from_best, int 
     best.assign(all.begin(), all.begin() + std::min<std::ptrdiff_t>(n, std::ssize(all)));
   } else if (n > 0) {
     const std::span<const float> logits = context.logits(item);
-    best.resize(std::min(static_cast<std::size_t>(n), logits.size()));
+    best.resize(std::min(to_size(n), logits.size()));
     find_best(logits, best);
   }
   return best;
@@ -103,14 +104,14 @@ OutputToken Stream::drawn(const Context& context, int item, bool from_best, Toke
     for (const Best& one : context.best(item))
       if (one.id == token) logit = one.logit;
   } else {
-    logit = context.logits(item)[static_cast<std::size_t>(token)];
+    logit = context.logits(item)[to_size(token)];
   }
   return with_logprobs(token, logit, context.log_sum_exp(item),
                        best_of(context, item, from_best, params().n_logprobs));
 }
 
 void Stream::read_prompt(const Context& context, int item, bool from_best) {
-  const Token token = request_->prompt[static_cast<std::size_t>(new_.n_prompt_found + 1)];
+  const Token token = request_->prompt[to_size(new_.n_prompt_found + 1)];
   const float log_sum_exp = context.log_sum_exp(item);
   check_numbers(model_, {&log_sum_exp, 1});
   new_.prompt.push_back(with_logprobs(token, context.logit(item), log_sum_exp,

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/to_size.h"
 #include "engine/batching/cache_state.h"
 #include "engine/batching/draft_state.h"
 #include "engine/batching/prefill_stops.h"
@@ -48,9 +49,7 @@ class Stream {
   /// Tokens to compute before the next draw if none of them is in the cache.
   std::int64_t n_to_read() const { return std::ssize(tokens()) + std::ssize(origin().source); }
   int n_pending() const { return static_cast<int>(tokens().size()) - cached.n_computed(); }
-  std::span<const Token> pending() const {
-    return tokens().subspan(static_cast<std::size_t>(cached.n_computed()));
-  }
+  std::span<const Token> pending() const { return tokens().subspan(to_size(cached.n_computed())); }
   /// It computes a prompt (or lost tokens): more than the token that it has drawn last. A part's row was not
   /// drawn.
   bool is_prefilling() const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/to_size.h"
 #include "engine/graph_sizes.h"
 #include "engine/refuse.h"
 
@@ -20,10 +21,7 @@ bool shares_sequence(const Batch& batch, int i, int j) {
 }
 
 BatchChecker::BatchChecker(const Model& model, const ContextParams& params, const KvCache::Impl& cache)
-    : model_(model),
-      params_(params),
-      cache_(cache),
-      last_pos_(static_cast<std::size_t>(params.n_sequences), -1) {}
+    : model_(model), params_(params), cache_(cache), last_pos_(to_size(params.n_sequences), -1) {}
 
 void BatchChecker::check(const Batch& batch) {
   const kv::Sequences& sequences = cache_.sequences();

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/to_size.h"
 #include "engine/context/kv_cache.h"
 #include "weft/context.h"
 
@@ -30,7 +31,7 @@ class BatchChecker {
   void check_position(SeqId seq, Pos pos, Pos last, int item) const;
   void check_shared(const Batch& batch, int i, SeqId other) const;
   void check_hidden(const Batch& batch);
-  Pos& last_of(SeqId seq) { return last_pos_[static_cast<std::size_t>(seq)]; }
+  Pos& last_of(SeqId seq) { return last_pos_[to_size(seq)]; }
 
   const Model& model_;
   const ContextParams& params_;

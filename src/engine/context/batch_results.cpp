@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <string>
 
+#include "base/to_size.h"
 #include "engine/refuse.h"
 
 namespace weft::engine {
 
 BatchResults::BatchResults(const ModelInfo& info, int n_outputs, int n_best)
-    : n_vocab_(static_cast<std::size_t>(info.n_vocab)), n_embd_(static_cast<std::size_t>(info.n_embd)) {
-  best_.reserve(static_cast<std::size_t>(n_outputs) * static_cast<std::size_t>(n_best));
+    : n_vocab_(to_size(info.n_vocab)), n_embd_(to_size(info.n_embd)) {
+  best_.reserve(to_size(n_outputs) * to_size(n_best));
 }
 
 void BatchResults::begin(int n_items) {

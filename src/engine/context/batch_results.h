@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/to_size.h"
 #include "engine/sampling/log_sum_exp.h"
 #include "weft/context.h"
 
@@ -47,7 +48,7 @@ class BatchResults {
     std::size_t begin = 0;  // In best_.
     std::size_t n = 0;
   };
-  static std::size_t index(int item) { return static_cast<std::size_t>(item); }
+  static std::size_t index(int item) { return to_size(item); }
   const LogSumExp& log_sum(int item) const;
 
   std::size_t n_vocab_, n_embd_;

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/to_size.h"
 #include "engine/context/kv_cache.h"
 
 namespace weft::engine {
@@ -12,10 +13,10 @@ std::vector<CellRun> cell_runs(const kv::Sequences& sequences) {
     SeqId seq;
     std::uint64_t mask;
   };
-  std::vector<std::vector<Holder>> holders(static_cast<std::size_t>(sequences.pages_touched()));
+  std::vector<std::vector<Holder>> holders(to_size(sequences.pages_touched()));
   for (SeqId seq = 0; seq < sequences.n_sequences(); ++seq)
     for (const Extent& extent : sequences.extents(seq)) {
-      std::vector<Holder>& of_page = holders[static_cast<std::size_t>(extent.page)];
+      std::vector<Holder>& of_page = holders[to_size(extent.page)];
       if (of_page.empty() || of_page.back().seq != seq) of_page.push_back({seq, 0});
       of_page.back().mask |= extent.mask;
     }

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "base/to_size.h"
+
 namespace weft::engine {
 namespace {
 
@@ -20,7 +22,7 @@ ColumnTotals::ColumnTotals(const Graph& graph, std::vector<model::ColumnSum> of)
   const auto n_elements = [&](ValueId value) {
     std::int64_t n = 1;
     for (const std::int64_t size : graph.value(value).shape.dims(graph.bounds())) n *= size;
-    return static_cast<std::size_t>(n);
+    return to_size(n);
   };
   for (const model::ColumnSum& one : of_)
     totals_.push_back({std::vector<double>(one.counts == kNoValue ? 1 : n_elements(one.counts)),

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/to_size.h"
 #include "engine/boundary.h"
 #include "engine/graph_sizes.h"
 #include "engine/model_impl.h"
@@ -48,7 +49,7 @@ KvCache::Impl::Impl(const Model& model, const model::ModelGraph& graph, const Bi
       memories_(graph, bindings, sequences_, engine::extents_of(sequences_.n_pages()), params),
       adapters_(model, params.adapters, params.n_sequences),
       sources_(graph, bindings, params.n_sequences, params.n_source),
-      on_axes_(static_cast<std::size_t>(params.n_sequences), false) {}
+      on_axes_(to_size(params.n_sequences), false) {}
 
 void KvCache::Impl::check_sequence(SeqId seq) const {
   if (seq < 0 || seq >= sequences_.n_sequences())

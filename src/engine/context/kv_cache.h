@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/to_size.h"
 #include "engine/memories.h"
 #include "engine/sequence_adapters.h"
 #include "engine/sources.h"
@@ -63,7 +64,7 @@ class KvCache::Impl {
  private:
   /// What belongs to a sequence without tokens is dropped.
   void emptied(SeqId seq);
-  std::vector<bool>::reference on_axes(SeqId seq) { return on_axes_[static_cast<std::size_t>(seq)]; }
+  std::vector<bool>::reference on_axes(SeqId seq) { return on_axes_[to_size(seq)]; }
   /// Whether `to` may take a part of `from`: both were computed with the same adapters and encoder input.
   void check_same_origin(SeqId from, SeqId to) const;
 

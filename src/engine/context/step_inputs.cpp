@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/to_size.h"
 #include "engine/graph_sizes.h"
 #include "engine/model_impl.h"
 
@@ -66,7 +67,7 @@ struct RowList {
   std::int32_t n = 0;
 
   std::int32_t add(std::int32_t row) {
-    rows[static_cast<std::size_t>(n)] = row;
+    rows[to_size(n)] = row;
     return n++;
   }
 };
@@ -105,7 +106,7 @@ void StepInputs::bind_rows(const Batch& batch, const UbatchPlacer& placer) {
   const Ubatch& ubatch = placer.ubatch();
   const auto embeddings = values<float>(graph_.embeddings);
   for (int i = ubatch.begin; i < ubatch.end; ++i) {
-    const auto row = static_cast<std::size_t>(i - ubatch.begin);
+    const auto row = to_size(i - ubatch.begin);
     const StepRow of{batch[i], placer.at(i), placer.cell(i), cache_};
     for (const RowInput& input : rows_) input.values[row] = input.of(of);
     if (batch[i].embedding < 0) continue;
@@ -132,8 +133,8 @@ void StepInputs::bind_results(const Batch& batch, const Ubatch& ubatch, StepSize
     if (!finds_best_) continue;
     if (item.n_best == 0) logits.add(output);
     static_assert(ops::LogSumExp::kNoColumn == kNoToken);
-    best_counts[static_cast<std::size_t>(output)] = item.n_best;
-    log_sum_ids[static_cast<std::size_t>(output)] = item.log_sum_exp ? item.logit_of : ops::LogSumExp::kNoRow;
+    best_counts[to_size(output)] = item.n_best;
+    log_sum_ids[to_size(output)] = item.log_sum_exp ? item.logit_of : ops::LogSumExp::kNoRow;
   }
   sizes.n_wanted = wanted.n;
   sizes.n_outputs = outputs.n;
@@ -169,7 +170,7 @@ std::span<const HiddenCells> StepInputs::bind_hidden(const UbatchPlacer& placer,
     const int row = item - ubatch.begin;
     const std::int32_t cell = cache_.sequences().cell_of(placer.at(item).seq, placer.at(other).pos);
     if (cell < 0) continue;  // In a later step, so not visible.
-    std::int32_t& first = hidden_first[static_cast<std::size_t>(row)];
+    std::int32_t& first = hidden_first[to_size(row)];
     if (first < 0) first = static_cast<std::int32_t>(n);
     cells[n++] = {row, cell / kPageCells, std::uint64_t{1} << cell % kPageCells};
   }
@@ -196,8 +197,7 @@ kv::MoveLog::Part StepInputs::begin_moves() {
 
 exec::Step StepInputs::step(const StepSizes& sizes) {
   for (const auto& [symbol, size] : kSymbols)
-    if (const SymbolId id = symbol(graph_); id != kNoSymbol)
-      symbols_[static_cast<std::size_t>(id)] = sizes.*size;
+    if (const SymbolId id = symbol(graph_); id != kNoSymbol) symbols_[to_size(id)] = sizes.*size;
   exec::Step step;
   step.symbols = symbols_;
   step.parts = parts_.parts();

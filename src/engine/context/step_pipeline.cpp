@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/to_size.h"
 #include "engine/sampling/log_sum_exp.h"
 
 namespace weft::engine {
@@ -17,7 +18,7 @@ StepPipeline::StepPipeline(const ModelInfo& info, const model::ModelGraph& graph
       plan_(bound.compile(graph.graph, options)),
       results_(info, params.n_outputs, params.n_best),
       column_totals_(graph.graph, std::move(column_sums)) {
-  steps_.reserve(static_cast<std::size_t>(plan_.n_at_once()));
+  steps_.reserve(to_size(plan_.n_at_once()));
   for (int i = 0; i < plan_.n_at_once(); ++i)
     spare_.push_back({nullptr, {}, BatchResults(info, params.n_outputs, params.n_best)});
 }
@@ -113,7 +114,7 @@ void StepPipeline::read_embeddings(BatchInFlight& of, const Ubatch& ubatch) cons
 }
 
 void StepPipeline::read_logits(BatchInFlight& of, const Ubatch& ubatch) const {
-  const auto n_vocab = static_cast<std::size_t>(info_.n_vocab);
+  const auto n_vocab = to_size(info_.n_vocab);
   const float* row = output(graph_.logits);
   for (int i = ubatch.begin; i < ubatch.end; ++i) {
     const ItemOptions& item = (*of.batch)[i].options;
@@ -136,7 +137,7 @@ void StepPipeline::read_log_sums(BatchInFlight& of, const Ubatch& ubatch) const 
 }
 
 void StepPipeline::read_best(BatchInFlight& of, const Ubatch& ubatch) const {
-  const auto width = static_cast<std::size_t>(n_best_);
+  const auto width = to_size(n_best_);
   const float* row = output(graph_.best);
   for (int i = ubatch.begin; i < ubatch.end; ++i) {
     const ItemOptions& item = (*of.batch)[i].options;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/to_size.h"
 #include "engine/graph_sizes.h"
 #include "engine/refuse.h"
 
@@ -17,8 +18,8 @@ void UbatchPlacer::begin(const Batch& batch, std::span<const kv::SeqPos> positio
   positions_.assign(positions.begin(), positions.end());
   cells_.resize(positions.size());
   for (int i = 0; i < batch.size(); ++i) {
-    seen_[static_cast<std::size_t>(batch[i].seq)] = {};
-    for (const SeqId other : batch.shared_with(i)) seen_[static_cast<std::size_t>(other)] = {};
+    seen_[to_size(batch[i].seq)] = {};
+    for (const SeqId other : batch.shared_with(i)) seen_[to_size(other)] = {};
   }
 }
 
@@ -52,8 +53,7 @@ UbatchPlacer::Taken UbatchPlacer::place_up_to(const Batch& batch, int begin, int
 UbatchPlacer::Taken UbatchPlacer::take(const Batch& batch, int i) {
   const kv::SeqPos& own = at(i);
   kv::MoveLog& moves = cache_.sequences().moves();
-  if (!cache_.sequences().take({&own, 1}, {&cells_[static_cast<std::size_t>(i)], 1}))
-    return Taken::kCacheFull;
+  if (!cache_.sequences().take({&own, 1}, {&cells_[to_size(i)], 1})) return Taken::kCacheFull;
   cache_.follow_moves();
   if (!moves.store(cell(i))) return Taken::kNextUbatch;
   for (const auto& memory : cache_.memories()) memory->store(cell(i));
@@ -74,8 +74,8 @@ void UbatchPlacer::give_back(const Batch& batch, int begin, int end) {
 }
 
 kv::PlacedItems UbatchPlacer::items() const {
-  const auto first = static_cast<std::size_t>(ubatch_.begin);
-  const auto n = static_cast<std::size_t>(ubatch_.end - ubatch_.begin);
+  const auto first = to_size(ubatch_.begin);
+  const auto n = to_size(ubatch_.end - ubatch_.begin);
   return {.first = ubatch_.begin,
           .at = std::span(positions_).subspan(first, n),
           .cells = std::span(cells_).subspan(first, n),
@@ -83,7 +83,7 @@ kv::PlacedItems UbatchPlacer::items() const {
 }
 
 void UbatchPlacer::check_what_is_seen(const Batch& batch) {
-  const auto seen = [&](SeqId seq) -> Seen& { return seen_[static_cast<std::size_t>(seq)]; };
+  const auto seen = [&](SeqId seq) -> Seen& { return seen_[to_size(seq)]; };
   const auto check = [&](int i, SeqId seq) {
     if (at(i).pos >= seen(seq).end) return;
     refuse("item " + std::to_string(seen(seq).item) + " of the batch attends to item " + std::to_string(i) +

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "base/to_size.h"
 #include "engine/context/kv_cache.h"
 #include "weft/context.h"
 
@@ -19,14 +20,12 @@ struct Ubatch {
 class UbatchPlacer {
  public:
   UbatchPlacer(KvCache::Impl& cache, int n_outputs)
-      : cache_(cache),
-        n_outputs_(n_outputs),
-        seen_(static_cast<std::size_t>(cache.sequences().n_sequences())) {}
+      : cache_(cache), n_outputs_(n_outputs), seen_(to_size(cache.sequences().n_sequences())) {}
 
   /// Starts a batch, whose items have these free positions. A ubatch has at most n_ubatch of them.
   void begin(const Batch& batch, std::span<const kv::SeqPos> positions, int n_ubatch);
-  const kv::SeqPos& at(int item) const { return positions_[static_cast<std::size_t>(item)]; }
-  std::int32_t cell(int item) const { return cells_[static_cast<std::size_t>(item)]; }
+  const kv::SeqPos& at(int item) const { return positions_[to_size(item)]; }
+  std::int32_t cell(int item) const { return cells_[to_size(item)]; }
   /// The last ubatch's items; the caller adds the cells that are hidden from them.
   kv::PlacedItems items() const;
   const Ubatch& ubatch() const { return ubatch_; }  ///< The last one that was placed.

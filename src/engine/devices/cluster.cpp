@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/to_size.h"
 #include "engine/boundary.h"
 #include "engine/refuse.h"
 #include "weft/error.h"
@@ -133,7 +134,7 @@ class WayPlanner {
       for (int i = first; i < first + group.n; ++i) {
         group.link = slower(group.link, node(i).link);
         group.memory = std::min(group.memory, node(i).memory_bytes);
-        group.step_seconds = std::max(group.step_seconds, speeds[static_cast<std::size_t>(i)].step_seconds);
+        group.step_seconds = std::max(group.step_seconds, speeds[to_size(i)].step_seconds);
       }
       const StepRows token = {1.0, static_cast<double>(cluster.prompt_tokens)};
       for (int part = 0; part <= n_layers_; ++part)
@@ -172,16 +173,16 @@ class WayPlanner {
     std::vector<double> token_seconds = {};  ///< By part: the layers, and the head.
   };
 
-  const ClusterNode& node(int i) const { return cluster_.nodes[static_cast<std::size_t>(i)]; }
+  const ClusterNode& node(int i) const { return cluster_.nodes[to_size(i)]; }
   const Group& group_of(const ClusterWay::Group& used) const {
-    return groups_[static_cast<std::size_t>(used.first_node / way_.group_size)];
+    return groups_[to_size(used.first_node / way_.group_size)];
   }
   ClusterLink link_between(std::size_t a, std::size_t b) const {
     return slower(group_of(way_.groups[a]).link, group_of(way_.groups[b]).link);
   }
-  const Speeds& speeds_of_node(int i) const { return speeds_[static_cast<std::size_t>(i)]; }
+  const Speeds& speeds_of_node(int i) const { return speeds_[to_size(i)]; }
   const ModelWork::Part& part_at(int part) const {
-    return part == n_layers_ ? work_.head : work_.layers[static_cast<std::size_t>(part)];
+    return part == n_layers_ ? work_.head : work_.layers[to_size(part)];
   }
 
   /// The time of a layer, or of the head, which computes wanted rows only.
@@ -233,7 +234,7 @@ class WayPlanner {
       const int first = part;
       for (; part <= n_layers_; ++part) {
         const double more = part_memory(group, part);
-        const double longer = group.token_seconds[static_cast<std::size_t>(part)];
+        const double longer = group.token_seconds[to_size(part)];
         if (seconds + longer > limit || memory + more > group.memory) break;
         seconds += longer;
         memory += more;

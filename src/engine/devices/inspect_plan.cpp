@@ -1,5 +1,6 @@
 // How a model would be spread over devices, without loading it.
 #include "backend/host_tensor.h"
+#include "base/to_size.h"
 #include "engine/boundary.h"
 #include "engine/devices/device_choice.h"
 #include "engine/devices/fit_model.h"
@@ -32,7 +33,7 @@ PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& pa
   std::vector<std::int64_t> one_token;
   for (const Symbol& symbol : graph.symbols()) one_token.push_back(symbol.min);
   for (const SymbolId symbol : {model.n_tokens, model.n_wanted, model.n_outputs, model.n_vectors})
-    if (symbol != kNoSymbol) one_token[static_cast<std::size_t>(symbol)] = 1;
+    if (symbol != kNoSymbol) one_token[to_size(symbol)] = 1;
 
   PlanReport report;
   std::vector<std::string> names;
@@ -43,7 +44,7 @@ PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& pa
     report.devices.push_back({names.back(), needs[d].weights, needs[d].states,
                               needs[d].step_tensors + needs[d].workspace, devices[d]->info().memory_free});
   }
-  const auto name_of = [&](int device) { return names[static_cast<std::size_t>(device)]; };
+  const auto name_of = [&](int device) { return names[to_size(device)]; };
   for (const exec::Split& split : splits.splits) {
     const auto nodes = split.graph.nodes();
     const auto made = [&](const Node& node) { return split.graph.value(node.output).name; };

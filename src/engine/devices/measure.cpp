@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/to_size.h"
 #include "exec/plan.h"
 #include "weft/backend/registry.h"
 #include "weft/dtype.h"
@@ -30,7 +31,7 @@ class Bench {
     graph_.add_output(y);
     Bindings bindings(graph_.values().size(), nullptr);
     const auto bind = [&](ValueId value, std::unique_ptr<DeviceTensor> tensor) {
-      bindings[static_cast<std::size_t>(value)] = tensor.get();
+      bindings[to_size(value)] = tensor.get();
       tensors_.push_back(std::move(tensor));
     };
     input_ = (bind(x, device.create_host_tensor(DType::kF32, std::vector{max_rows, kColumns})),
@@ -46,7 +47,7 @@ class Bench {
 
   /// Including a copy of the input from another device.
   double seconds(std::int64_t rows) {
-    const std::vector<std::byte> source(static_cast<std::size_t>(rows * kColumns) * sizeof(float));
+    const std::vector<std::byte> source(to_size(rows * kColumns) * sizeof(float));
     double best = 1e9;
     for (int i = 0; i <= kRepeats; ++i) {
       const auto start = std::chrono::steady_clock::now();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/host_tensor.h"
+#include "base/to_size.h"
 #include "engine/boundary.h"
 #include "model/family.h"
 #include "model/shard.h"
@@ -56,7 +57,7 @@ void for_each_node(const Graph& graph, int n_layers, F f) {
       part = n_layers;
     else if (node.tag.layer != NodeTag::kNone)
       part = node.tag.layer;
-    f(node, static_cast<std::size_t>(part));
+    f(node, to_size(part));
   }
 }
 
@@ -65,7 +66,7 @@ int device_of(const Node& node) { return std::max(node.tag.shard, 0); }
 /// By part: the number of messages that a row waits for one after another.
 std::vector<double> messages_of(const Graph& graph, int n_layers) {
   std::vector<int> depth(graph.values().size());
-  std::vector<int> end(static_cast<std::size_t>(n_layers) + 1);
+  std::vector<int> end(to_size(n_layers) + 1);
   for_each_node(graph, n_layers, [&](const Node& node, std::size_t part) {
     int& own = depth[index(node.output)];
     for (const ValueId input : node.inputs) {
@@ -96,7 +97,7 @@ void add_exchanges(ModelWork& work, const model::ModelGraph& two) {
   std::vector<std::int64_t> one_row;
   for (const Symbol& symbol : graph.symbols()) one_row.push_back(symbol.min);
   for (const SymbolId symbol : {two.n_tokens, two.n_wanted, two.n_outputs})
-    if (symbol != kNoSymbol) one_row[static_cast<std::size_t>(symbol)] = 1;
+    if (symbol != kNoSymbol) one_row[to_size(symbol)] = 1;
 
   struct Crossing {
     std::size_t part = 0;
@@ -153,7 +154,7 @@ ModelWork work_of(const FileInfo& file) {
   work.width = model.n_embd;
   work.n_heads = model.n_heads;
   work.n_kv_heads = model.n_kv_heads;
-  work.layers.resize(static_cast<std::size_t>(model.n_layers));
+  work.layers.resize(to_size(model.n_layers));
   work.n_experts = number_in(file, "expert_count");
   work.used_experts = std::min(number_in(file, "expert_used_count"), work.n_experts);
   bool own_head = false;
@@ -166,7 +167,7 @@ ModelWork work_of(const FileInfo& file) {
     const auto bytes = static_cast<double>(tensor.bytes);
     if (is_table) work.table_bytes += bytes;
     if (is_table && !is_head) continue;
-    ModelWork::Part& part = layer < 0 ? work.head : work.layers[static_cast<std::size_t>(layer)];
+    ModelWork::Part& part = layer < 0 ? work.head : work.layers[to_size(layer)];
     double multiply_adds = tensor.shape.size() < 2 ? 0.0 : 1.0;
     for (const std::int64_t extent : tensor.shape)
       if (multiply_adds > 0.0) multiply_adds *= static_cast<double>(extent);

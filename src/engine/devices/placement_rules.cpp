@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string>
 
+#include "base/to_size.h"
 #include "exec/cheapest.h"
 #include "exec/pins.h"
 #include "model/shard.h"
@@ -51,7 +52,7 @@ std::vector<int> PlacementRules::with_layers(int n_named, Shares by) const {
       device = static_cast<int>(model::first_with_share(shares));
     } else if (layer >= first && layer < end) {
       const auto share = std::upper_bound(ends.begin(), ends.end(), layer - first) - ends.begin();
-      device = set_.named[static_cast<std::size_t>(share)];
+      device = set_.named[to_size(share)];
     }
     if (set_.devices[index(device)]->supports(graph_, node)) result[n] = device;
   }
@@ -82,7 +83,7 @@ std::span<const PlacementRules::Shares> PlacementRules::ways_to_share() const {
 
 /// Bytes of the layers and the head, as stored in the file.
 std::vector<double> PlacementRules::weight_bytes() const {
-  std::vector<double> bytes(static_cast<std::size_t>(n_layers_) + 1);
+  std::vector<double> bytes(to_size(n_layers_) + 1);
   for (const Node& node : graph_.nodes()) {
     const int layer = layer_of(node);
     if (layer < 0 || layer > n_layers_) continue;
@@ -91,7 +92,7 @@ std::vector<double> PlacementRules::weight_bytes() const {
       if (value.kind != ValueKind::kWeight) continue;
       const auto shape = value.shape.dims({});
       const auto n = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-      bytes[static_cast<std::size_t>(layer)] += static_cast<double>(row_bytes(value.dtype, n));
+      bytes[to_size(layer)] += static_cast<double>(row_bytes(value.dtype, n));
     }
   }
   return bytes;
@@ -110,10 +111,10 @@ std::vector<int> PlacementRules::ends_of_shares(int first, int end, Shares by) c
   }
   const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
   // The bytes before each layer, of all that is divided.
-  std::vector<double> before(static_cast<std::size_t>(n) + 1);
+  std::vector<double> before(to_size(n) + 1);
   const std::vector<double> bytes = by == Shares::kSpeed ? weight_bytes() : std::vector<double>();
   for (std::size_t i = 0; i < before.size() - 1; ++i)
-    before[i + 1] = before[i] + (bytes.empty() ? 1.0 : bytes[static_cast<std::size_t>(first) + i]);
+    before[i + 1] = before[i] + (bytes.empty() ? 1.0 : bytes[to_size(first) + i]);
   std::vector<int> ends;
   double so_far = 0.0;
   for (const double share : shares) {
@@ -121,9 +122,7 @@ std::vector<int> PlacementRules::ends_of_shares(int first, int end, Shares by) c
     const double wanted = sum > 0.0 ? so_far / sum * before.back() : before.back();
     // The layer at the boundary goes to the device with the larger part of it.
     int to = 0;
-    while (to < n &&
-           before[static_cast<std::size_t>(to)] + before[static_cast<std::size_t>(to) + 1] <= 2.0 * wanted)
-      ++to;
+    while (to < n && before[to_size(to)] + before[to_size(to) + 1] <= 2.0 * wanted) ++to;
     ends.push_back(to);
   }
   if (!ends.empty()) ends.back() = n;

@@ -1,4 +1,5 @@
 // The inputs of a step in a decoder's context: one sequence each, removed after reading its result.
+#include "base/to_size.h"
 #include "engine/embedding/text_reader.h"
 #include "engine/refuse.h"
 #include "weft/context.h"
@@ -59,7 +60,7 @@ class DecoderReader final : public TextReader {
     result.insert(result.end(), row.begin(), row.end());
   }
   void add_mean(int begin, int end, std::vector<float>& result) const {
-    std::vector<double> sum(static_cast<std::size_t>(dimensions()));
+    std::vector<double> sum(to_size(dimensions()));
     for (int i = begin; i < end; ++i) {
       const std::span<const float> row = context_.embedding(i);
       for (std::size_t j = 0; j < sum.size(); ++j) sum[j] += static_cast<double>(row[j]);

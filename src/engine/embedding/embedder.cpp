@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/to_size.h"
 #include "engine/boundary.h"
 #include "engine/context_params.h"
 #include "engine/embedding/text_reader.h"
@@ -67,7 +68,7 @@ void Embedder::Impl::check(std::span<const TextTokens> texts) const {
     const std::span<const Token> tokens = texts[i].tokens;
     const auto text = [&] { return "text " + std::to_string(i) + " (counting from 0) "; };
     if (tokens.empty()) refuse(text() + "has no tokens");
-    if (tokens.size() > static_cast<std::size_t>(max_tokens))
+    if (tokens.size() > to_size(max_tokens))
       refuse(text() + "has " + std::to_string(tokens.size()) + " tokens, but the limit is " +
              std::to_string(max_tokens) + "; split it into several");
     for (const Token token : tokens)
@@ -81,10 +82,10 @@ std::vector<float> Embedder::Impl::read(std::span<const TextTokens> texts, Pooli
                                         TextReader::What what) const {
   check(texts);
   std::vector<float> result;
-  const auto most = static_cast<std::size_t>(std::min(reader->max_tokens(), Embedder::kTokensOfStep));
+  const auto most = to_size(std::min(reader->max_tokens(), Embedder::kTokensOfStep));
   for (std::size_t begin = 0; begin < texts.size();) {
     std::size_t end = begin + 1, n_tokens = texts[begin].tokens.size();
-    while (end < texts.size() && end - begin < static_cast<std::size_t>(reader->max_texts()) &&
+    while (end < texts.size() && end - begin < to_size(reader->max_texts()) &&
            n_tokens + texts[end].tokens.size() <= most)
       n_tokens += texts[end++].tokens.size();
     const std::size_t n_before = result.size();
@@ -133,9 +134,9 @@ void normalise(std::span<float> vector) {
 }
 
 std::vector<Token> cut_tokens(const Tokenizer& tokenizer, std::vector<Token> tokens, int n) {
-  if (n < 1 || tokens.size() <= static_cast<std::size_t>(n)) return tokens;
+  if (n < 1 || tokens.size() <= to_size(n)) return tokens;
   const Token last = tokens.back();
-  tokens.resize(static_cast<std::size_t>(n));
+  tokens.resize(to_size(n));
   if (tokenizer.kind(last) == TokenKind::kControl) tokens.back() = last;
   return tokens;
 }

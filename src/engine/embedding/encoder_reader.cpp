@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/to_size.h"
 #include "engine/devices/bound_graph.h"
 #include "engine/embedding/text_reader.h"
 #include "engine/graph_sizes.h"
@@ -72,17 +73,17 @@ class EncoderReader final : public TextReader {
     const auto pool_begins = input(graph_.texts.pool_begins), pool_ends = input(graph_.texts.pool_ends);
     std::int32_t row = 0, n_vectors = 0;
     const auto add_vector = [&](Rows rows) {
-      pool_begins[static_cast<std::size_t>(n_vectors)] = rows.begin;
-      pool_ends[static_cast<std::size_t>(n_vectors++)] = rows.end;
+      pool_begins[to_size(n_vectors)] = rows.begin;
+      pool_ends[to_size(n_vectors++)] = rows.end;
     };
     // A window has the same length on both sides.
     const std::int32_t reach = graph_.window / 2;
     for (const TextTokens& text : texts) {
       const Rows rows = {row, row + static_cast<std::int32_t>(text.tokens.size())};
       for (; row < rows.end; ++row) {
-        const auto at = static_cast<std::size_t>(row);
+        const auto at = to_size(row);
         const std::int32_t pos = row - rows.begin;
-        tokens[at] = text.tokens[static_cast<std::size_t>(pos)];
+        tokens[at] = text.tokens[to_size(pos)];
         positions[at] = pos;
         types[at] = text.second >= 0 && pos >= text.second ? last_type_ : 0;
         begins[at] = rows.begin;
@@ -95,8 +96,8 @@ class EncoderReader final : public TextReader {
       }
       if (pooling != Pooling::kNone) add_vector(pooled_rows(rows, pooling));
     }
-    symbols_[static_cast<std::size_t>(graph_.n_tokens)] = row;
-    symbols_[static_cast<std::size_t>(graph_.n_vectors)] = n_vectors;
+    symbols_[to_size(graph_.n_tokens)] = row;
+    symbols_[to_size(graph_.n_vectors)] = n_vectors;
     return n_vectors;
   }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/counted.h"
+#include "base/to_size.h"
 #include "engine/refuse.h"
 #include "weft/embedder.h"
 
@@ -28,10 +29,10 @@ PairTokens::PairTokens(const Tokenizer& tokenizer, std::string_view query, int m
   if (!behind_.empty() && tokenizer.text(behind_.back()) == "</s>")
     before_.insert(before_.end(), behind_.begin(), behind_.end());
   const std::size_t used = before_.size() + behind_.size();
-  if (max_tokens < 0 || used >= static_cast<std::size_t>(max_tokens))
+  if (max_tokens < 0 || used >= to_size(max_tokens))
     engine::refuse("the query has " + base::counted(n_query, "token") + ", which leaves none of " +
                    std::to_string(max_tokens) + " to a document");
-  max_document_ = static_cast<std::size_t>(max_tokens) - used;
+  max_document_ = to_size(max_tokens) - used;
 }
 
 TokenPair PairTokens::with(std::string_view document) const {
@@ -61,7 +62,7 @@ std::vector<Ranked> rank(std::span<const float> scores) {
     ranked.push_back({static_cast<int>(i), 1.0f / (1.0f + std::exp(-scores[i]))});
   // Sorted by the raw scores, because sigmoids of large numbers are all 1. NaN comes last.
   const auto key = [&](const Ranked& one) {
-    const float score = scores[static_cast<std::size_t>(one.index)];
+    const float score = scores[to_size(one.index)];
     return std::isnan(score) ? -std::numeric_limits<float>::infinity() : score;
   };
   std::stable_sort(ranked.begin(), ranked.end(),

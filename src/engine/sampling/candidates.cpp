@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/to_size.h"
 #include "engine/sampling/log_sum_exp.h"
 
 namespace weft::engine {
@@ -109,7 +110,7 @@ bool Candidates::start(std::span<const Best> best, std::size_t n, std::span<cons
   start(std::span<const float>());
   for (const Best& one : best) {
     if (list_.size() == n) break;
-    const auto id = static_cast<std::size_t>(one.id);
+    const auto id = to_size(one.id);
     if ((allowed[id / kBitsOfWord] >> id % kBitsOfWord & 1u) != 0)
       list_.push_back({one.id, clean_logit(one.logit), 0.0f});
   }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/to_size.h"
+
 namespace weft::engine {
 
 namespace {
@@ -29,9 +31,7 @@ History::History(const SamplerParams& params, std::size_t n_vocab, const Tokeniz
     breakers_.emplace(params.dry_breakers ? *params.dry_breakers : usual_breakers());
 }
 
-std::size_t History::window(int n) const {
-  return n < 0 ? text_.size() : std::min(text_.size(), static_cast<std::size_t>(n));
-}
+std::size_t History::window(int n) const { return n < 0 ? text_.size() : std::min(text_.size(), to_size(n)); }
 
 void History::accept(Token id) {
   if (!penalises_ && !has_dry_) return;
@@ -60,7 +60,7 @@ void History::forget_beginning() {
 
 void History::clear() {
   text_.clear();
-  for (Token id : present_) counts_[static_cast<std::size_t>(id)] = {};
+  for (Token id : present_) counts_[to_size(id)] = {};
   present_.clear();
   count_begin_ = count_end_ = 0;
   since_breaker_ = 0;
@@ -72,7 +72,7 @@ void History::count_window() {
     counts_.resize(n_vocab_);
     present_.reserve(n_vocab_);
   }
-  const auto count_of = [&](Token id) -> Count& { return counts_[static_cast<std::size_t>(id)]; };
+  const auto count_of = [&](Token id) -> Count& { return counts_[to_size(id)]; };
   for (; count_end_ < text_.size(); ++count_end_) {
     const Token id = text_[count_end_];
     if (count_of(id).n++ > 0) continue;
@@ -96,7 +96,7 @@ void History::change(Candidates& candidates, const std::vector<Token>& ids, Chan
   if (!candidates.is_list()) {
     const auto logits = candidates.editable_logits();
     for (Token id : ids) {
-      float& logit = logits[static_cast<std::size_t>(id)];
+      float& logit = logits[to_size(id)];
       logit = change(id, clean_logit(logit));
     }
     return;
@@ -110,7 +110,7 @@ void History::apply_penalties(Candidates& candidates) {
   if (!penalises_) return;
   count_window();
   change(candidates, present_, [this](Token id, float logit) {
-    const auto count = static_cast<float>(counts_[static_cast<std::size_t>(id)].n);
+    const auto count = static_cast<float>(counts_[to_size(id)].n);
     if (count == 0.0f) return logit;
     logit = logit <= 0.0f ? logit * params_.repetition_penalty : logit / params_.repetition_penalty;
     return clean_logit(logit - count * params_.frequency_penalty - params_.presence_penalty);
@@ -144,7 +144,7 @@ void History::measure_repetitions(std::size_t n, std::size_t limit) {
   for (std::size_t i = 1; i < n; ++i) {
     const auto length = static_cast<std::int32_t>(std::min(matches_[i], limit));
     if (length == 0 || length < params_.dry_allowed_length) continue;
-    std::int32_t& longest = longest_[static_cast<std::size_t>(from_end(i - 1))];
+    std::int32_t& longest = longest_[to_size(from_end(i - 1))];
     if (longest == 0) prolonging_.push_back(from_end(i - 1));
     longest = std::max(longest, length);
   }
@@ -161,7 +161,7 @@ void History::apply_dry(Candidates& candidates) {
   prolonging_.clear();
   measure_repetitions(n, limit);
   change(candidates, prolonging_, [this](Token id, float logit) {
-    const std::int32_t length = longest_[static_cast<std::size_t>(id)];
+    const std::int32_t length = longest_[to_size(id)];
     if (length == 0) return logit;
     const auto exponent = static_cast<double>(length - params_.dry_allowed_length);
     const double penalty = static_cast<double>(params_.dry_multiplier) *
@@ -169,7 +169,7 @@ void History::apply_dry(Candidates& candidates) {
     constexpr auto kLimit = static_cast<double>(std::numeric_limits<float>::max());
     return clean_logit(logit - static_cast<float>(std::min(penalty, kLimit)));
   });
-  for (Token id : prolonging_) longest_[static_cast<std::size_t>(id)] = 0;
+  for (Token id : prolonging_) longest_[to_size(id)] = 0;
 }
 
 }  // namespace weft::engine

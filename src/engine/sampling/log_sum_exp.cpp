@@ -8,6 +8,7 @@
 #include <limits>
 #include <numbers>
 
+#include "base/to_size.h"
 #include "engine/sampling/candidates.h"
 
 namespace weft::engine {
@@ -61,7 +62,7 @@ LogSumExp log_sum_exp(std::span<const float> logits, Token token) {
   if (const float max = clean_logit(logits[argmax(logits)]); max > kLowest)
     result.sum = static_cast<float>(static_cast<double>(max) + std::log(sum_of_exponentials(logits, max)));
   if (token == kNoToken) return result;
-  const float logit = logits[static_cast<std::size_t>(token)];
+  const float logit = logits[to_size(token)];
   result.logit = std::isnan(logit) ? kLowest : logit;
   return result;
 }

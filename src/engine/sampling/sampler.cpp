@@ -7,6 +7,7 @@
 #include <optional>
 #include <random>
 
+#include "base/to_size.h"
 #include "engine/sampling/candidates.h"
 #include "engine/sampling/history.h"
 #include "engine/sampling/mirostat.h"
@@ -66,7 +67,7 @@ constexpr std::size_t kMaxSteps = 64;
 
 template <class CheckId>
 void check_bias(std::span<const std::pair<Token, float>> biases, int n_vocab, CheckId check_id) {
-  if (biases.size() > static_cast<std::size_t>(n_vocab))
+  if (biases.size() > to_size(n_vocab))
     refuse("logit_bias has " + std::to_string(biases.size()) + " entries for a vocabulary of " +
            std::to_string(n_vocab) + "; give one a token");
   std::size_t n_banned = 0;
@@ -76,9 +77,9 @@ void check_bias(std::span<const std::pair<Token, float>> biases, int n_vocab, Ch
       refuse("a logit bias must be a number or minus infinity");
     n_banned += bias == -std::numeric_limits<float>::infinity() ? 1 : 0;
   }
-  if (n_banned < static_cast<std::size_t>(n_vocab)) return;
-  std::vector<bool> banned(static_cast<std::size_t>(n_vocab));
-  for (const auto& [id, bias] : biases) banned[static_cast<std::size_t>(id)] = true;
+  if (n_banned < to_size(n_vocab)) return;
+  std::vector<bool> banned(to_size(n_vocab));
+  for (const auto& [id, bias] : biases) banned[to_size(id)] = true;
   if (std::ranges::find(banned, false) == banned.end())
     refuse("logit_bias bans all tokens; leave one to draw");
 }
@@ -182,7 +183,7 @@ std::vector<SamplerStep> parse_sampler_letters(std::string_view letters) {
 struct Sampler::Impl {
   Impl(const SamplerParams& given, int size, const Tokenizer* tokenizer)
       : params(given),
-        n_vocab(static_cast<std::size_t>(size)),
+        n_vocab(to_size(size)),
         seed(given.seed == SamplerParams::kRandomSeed ? random_seed() : given.seed),
         random(seed),
         candidates(n_vocab),
@@ -224,7 +225,7 @@ void check_any_left(std::span<const float> logits, const char* what) {
 void Sampler::Impl::apply_bias() {
   if (params.logit_bias.empty()) return;
   const auto logits = candidates.editable_logits();
-  for (const auto& [id, bias] : params.logit_bias) logits[static_cast<std::size_t>(id)] += bias;
+  for (const auto& [id, bias] : params.logit_bias) logits[to_size(id)] += bias;
   check_any_left(logits, "the bias");
 }
 
@@ -267,7 +268,7 @@ void Sampler::Impl::run(SamplerStep step) {
     case SamplerStep::kTopNSigma:
       return engine::cut_top_n_sigma(candidates, p.top_n_sigma);
     case SamplerStep::kTopK:
-      return candidates.keep_top(static_cast<std::size_t>(p.top_k));
+      return candidates.keep_top(to_size(p.top_k));
     case SamplerStep::kTypical:
       return engine::cut_typical(candidates, p.typical_p);
     case SamplerStep::kTopP:
@@ -365,7 +366,7 @@ int Sampler::Impl::n_best() const {
   for (const SamplerStep step : params.steps) {
     if (!acts(step)) continue;
     // Only if fewer than all: the following steps expect all candidates in the order of ids.
-    if (step == SamplerStep::kTopK && static_cast<std::size_t>(params.top_k) < n_vocab) return params.top_k;
+    if (step == SamplerStep::kTopK && to_size(params.top_k) < n_vocab) return params.top_k;
     return 0;
   }
   return greedy() ? 1 : 0;
@@ -374,12 +375,12 @@ int Sampler::Impl::n_best() const {
 int Sampler::n_best() const { return impl().n_best(); }
 
 std::size_t Sampler::Impl::check_best(std::span<const Best> best) const {
-  const auto n = static_cast<std::size_t>(n_best());
+  const auto n = to_size(n_best());
   if (n == 0) refuse("it draws from all logits, the best tokens do not suffice");
   if (best.size() < n)
     refuse("got the best " + std::to_string(best.size()) + " tokens, needs " + std::to_string(n));
   for (const Best& one : best)
-    if (one.id < 0 || static_cast<std::size_t>(one.id) >= n_vocab)
+    if (one.id < 0 || to_size(one.id) >= n_vocab)
       refuse("token " + std::to_string(one.id) + " is not in the vocabulary of " + std::to_string(n_vocab));
   return n;
 }
@@ -401,7 +402,7 @@ std::optional<Token> Sampler::sample(std::span<const Best> best, std::span<const
 
 void Sampler::accept(Token id) {
   Impl& it = impl();
-  if (id < 0 || static_cast<std::size_t>(id) >= it.n_vocab) {
+  if (id < 0 || to_size(id) >= it.n_vocab) {
     refuse("token " + std::to_string(id) + " is not in the vocabulary of " + std::to_string(it.n_vocab));
   }
   if (it.mirostat && id == it.drawn && !it.greedy()) it.mirostat->accept();

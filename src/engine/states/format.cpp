@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/to_size.h"
 #include "weft/context.h"
 #include "weft/error.h"
 
@@ -117,8 +118,8 @@ class Reader {
   }
   std::span<const std::byte> take_bytes(std::uint64_t n) {
     if (n > rest_.size()) damaged("it ends early");
-    const std::span<const std::byte> taken = rest_.first(static_cast<std::size_t>(n));
-    rest_ = rest_.subspan(static_cast<std::size_t>(n));
+    const std::span<const std::byte> taken = rest_.first(to_size(n));
+    rest_ = rest_.subspan(to_size(n));
     return taken;
   }
 
@@ -269,7 +270,7 @@ void write_state(const StateOwner& owner, const State& state,
       .n_adapters = n_adapters,
   };
   std::vector<std::byte> head;
-  head.reserve(static_cast<std::size_t>(n_head));
+  head.reserve(to_size(n_head));
   const auto add = [&](std::span<const std::byte> bytes) {
     head.insert(head.end(), bytes.begin(), bytes.end());
   };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/counted.h"
+#include "base/to_size.h"
 #include "engine/model_impl.h"
 #include "engine/refuse.h"
 #include "kv/lanes.h"
@@ -87,8 +88,7 @@ States::States(const Model& model, const model::ModelGraph& graph, const BoundGr
 /// A state stores a cache as a whole, even if several devices have its heads.
 void States::add_cache(const BoundGraph& bound, ValueId state, StateOwner::Cache cache,
                        kv::SequenceMemory* memory) {
-  const Piece piece{bound.home()[static_cast<std::size_t>(state)], &bound.device_of(state),
-                    cache.row_bytes()};
+  const Piece piece{bound.home()[to_size(state)], &bound.device_of(state), cache.row_bytes()};
   cache.name = model::whole_name(cache.name);
   if (!owner_.caches.empty() && owner_.caches.back().name == cache.name) {
     owner_.caches.back().n_heads += cache.n_heads;
@@ -256,12 +256,12 @@ State States::read(std::span<const std::byte> bytes, std::optional<SeqId> seq) c
     refuse("the state holds sequence " + std::to_string(texts.back().seq) + ", this context has " +
            base::counted(cache_.sequences().n_sequences(), "sequence") + "; create it with more");
   // The others end up empty.
-  std::vector<kv::Snapshot::Text> all(static_cast<std::size_t>(cache_.sequences().n_sequences()));
+  std::vector<kv::Snapshot::Text> all(to_size(cache_.sequences().n_sequences()));
   for (std::size_t s = 0; s < all.size(); ++s) all[s].seq = static_cast<SeqId>(s);
   std::vector<std::vector<TextAdapter>> all_adapters(all.size());
   std::vector<TextSource> all_sources(owner_.reads_sources ? all.size() : 0);
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    const auto to = static_cast<std::size_t>(texts[i].seq);
+    const auto to = to_size(texts[i].seq);
     all[to] = std::move(texts[i]);
     all_adapters[to] = std::move(state.adapters[i]);
     if (owner_.reads_sources) all_sources[to] = state.sources[i];

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/to_size.h"
 #include "grammar/pattern.h"
 #include "grammar/schema/schema_writer.h"
 #include "text/utf8.h"
@@ -69,7 +70,7 @@ NodeId SchemaWriter::array(const Keywords& k) {
     }
   }
   if (most >= 0 && most < k.min_items) return builder_.nothing();
-  if (most >= 0 && static_cast<std::size_t>(most) < n_prefix) n_prefix = static_cast<std::size_t>(most);
+  if (most >= 0 && to_size(most) < n_prefix) n_prefix = to_size(most);
 
   // From the last item to the first: each brings its comma, and what may follow.
   const auto n = static_cast<std::int64_t>(n_prefix);
@@ -279,9 +280,9 @@ NodeId SchemaWriter::members(const std::vector<SchemaProperty>& named, const std
   for (const SchemaProperty& property : named)
     written.push_back(b.sequence({b.bytes(json_quoted(property.name)), colon(), value_of(property.schema)}));
   const auto with_comma = [&](NodeId member) { return b.sequence({comma(), member}); };
-  const auto first = static_cast<std::size_t>(
-      std::find_if(named.begin(), named.end(), [](const SchemaProperty& p) { return p.required; }) -
-      named.begin());
+  const auto first =
+      to_size(std::find_if(named.begin(), named.end(), [](const SchemaProperty& p) { return p.required; }) -
+              named.begin());
 
   if (first < named.size()) {
     std::vector<NodeId> parts;

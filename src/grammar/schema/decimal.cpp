@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/to_size.h"
+
 namespace weft::grammar {
 namespace {
 
@@ -44,9 +46,9 @@ class Magnitudes {
     const int n = size_of(whole);
     std::vector<NodeId> choices = {b_.sequence({digit('1', '9'), digits(n, kUnlimited)})};
     for (int i = 0; i < n; ++i) {
-      const char c = whole[static_cast<std::size_t>(i)];
+      const char c = whole[to_size(i)];
       if (c == '9') continue;
-      choices.push_back(b_.sequence({b_.bytes(std::string_view(whole).substr(0, static_cast<std::size_t>(i))),
+      choices.push_back(b_.sequence({b_.bytes(std::string_view(whole).substr(0, to_size(i))),
                                      digit(static_cast<char>(c + 1), '9'), digits(n - i - 1, n - i - 1)}));
     }
     return b_.choice(choices);
@@ -57,9 +59,9 @@ class Magnitudes {
     if (n > 1)
       choices.push_back(b_.choice({b_.bytes("0"), b_.sequence({digit('1', '9'), digits(0, n - 2)})}));
     for (int i = 0; i < n; ++i) {
-      const char c = whole[static_cast<std::size_t>(i)], lowest = i == 0 && n > 1 ? '1' : '0';
+      const char c = whole[to_size(i)], lowest = i == 0 && n > 1 ? '1' : '0';
       if (c <= lowest) continue;
-      choices.push_back(b_.sequence({b_.bytes(std::string_view(whole).substr(0, static_cast<std::size_t>(i))),
+      choices.push_back(b_.sequence({b_.bytes(std::string_view(whole).substr(0, to_size(i))),
                                      digit(lowest, static_cast<char>(c - 1)), digits(n - i - 1, n - i - 1)}));
     }
     return b_.choice(choices);
@@ -116,16 +118,15 @@ std::optional<Decimal> parse_decimal(std::string_view number) {
   const std::size_t point = std::min(digits.find('.'), digits.size());
   std::string all(digits.substr(0, point));
   if (point < digits.size()) all += digits.substr(point + 1);
-  if (all.size() > static_cast<std::size_t>(kMaxDigits) || std::abs(exponent) > kMaxDigits)
-    return std::nullopt;
+  if (all.size() > to_size(kMaxDigits) || std::abs(exponent) > kMaxDigits) return std::nullopt;
   int whole = static_cast<int>(point) + exponent;  // Digits before the point.
   if (whole < 0) {
-    all.insert(0, static_cast<std::size_t>(-whole), '0');
+    all.insert(0, to_size(-whole), '0');
     whole = 0;
   }
-  if (whole > static_cast<int>(all.size())) all.append(static_cast<std::size_t>(whole) - all.size(), '0');
-  d.whole = all.substr(0, static_cast<std::size_t>(whole));
-  d.fraction = all.substr(static_cast<std::size_t>(whole));
+  if (whole > static_cast<int>(all.size())) all.append(to_size(whole) - all.size(), '0');
+  d.whole = all.substr(0, to_size(whole));
+  d.fraction = all.substr(to_size(whole));
   d.whole.erase(0, std::min(d.whole.find_first_not_of('0'), d.whole.size()));
   if (d.whole.empty()) d.whole = "0";
   const std::size_t last = d.fraction.find_last_not_of('0');

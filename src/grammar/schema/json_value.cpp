@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/to_size.h"
+
 namespace weft::grammar {
 
 // nlohmann's own tree takes quadratic time for objects with many keys, and its recursive functions overflow
 // the stack on deep nesting.
 class JsonTree::Reader final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Reader(JsonTree& tree, int depth) : tree_(tree), depth_(static_cast<std::size_t>(std::max(depth, 1))) {}
+  Reader(JsonTree& tree, int depth) : tree_(tree), depth_(to_size(std::max(depth, 1))) {}
   std::string error;
 
   bool null() override { return add({}); }

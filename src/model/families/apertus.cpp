@@ -2,6 +2,7 @@
 // whose numbers each layer has learned.
 #include <cmath>
 
+#include "base/to_size.h"
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -22,7 +23,7 @@ void read_apertus(const Metadata& metadata, HParams& h) {
 
 /// positive * x^2 + beta * x above 0; negative * (e^min(x, eps) - 1 - x) + beta * x elsewhere.
 ValueId xielu(Builder& b, int layer, ValueId x) {
-  const Xielu& p = b.hparams().ffn.xielu[static_cast<std::size_t>(layer)];
+  const Xielu& p = b.hparams().ffn.xielu[to_size(layer)];
   const auto add = [&](auto op, std::initializer_list<ValueId> inputs, const char* name) {
     return b.add(std::move(op), inputs, layer_name(layer, name));
   };

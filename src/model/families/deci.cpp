@@ -1,5 +1,6 @@
 // Llama-Nemotron (arXiv 2505.00949), DeciLM: Llama whose layers were found by search, each with heads and a
 // width of its own. Some have a matrix in place of attention, or no attention, or no feed-forward part.
+#include "base/to_size.h"
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -12,7 +13,7 @@ void read_deci(const Metadata&, HParams&) {}
 /// that something is wanted of.
 ValueId attend(Builder& b, int layer, ValueId x, AttentionBlock block) {
   const HParams& h = b.hparams();
-  const auto i = static_cast<std::size_t>(layer);
+  const auto i = to_size(layer);
   block.n_heads = h.attention->n_heads_of[i];
   block.n_kv_heads = h.attention->n_kv_heads_of[i];
   b.enter(Part::kAttention, layer);
@@ -32,7 +33,7 @@ ValueId attend(Builder& b, int layer, ValueId x, AttentionBlock block) {
 
 ValueId deci_feed_forward(Builder& b, int layer, ValueId x) {
   const HParams& h = b.hparams();
-  const std::int64_t width = h.ffn.width_of[static_cast<std::size_t>(layer)];
+  const std::int64_t width = h.ffn.width_of[to_size(layer)];
   if (width == 0) return x;
   const auto name = [&](const char* part) { return layer_name(layer, part); };
   b.enter(Part::kFeedForward, layer);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/to_size.h"
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -137,7 +138,7 @@ class Gemma3n {
   ValueId feed_forward(int layer, ValueId x) {
     const std::string name = layer_name(layer, "ffn_gate");
     ValueId gate = linear(b_, x, name, h_.ffn.width);
-    if (const float cut = h_.ffn.gate_cuts[static_cast<std::size_t>(layer)]; std::isfinite(cut)) {
+    if (const float cut = h_.ffn.gate_cuts[to_size(layer)]; std::isfinite(cut)) {
       const ops::Reduce mean_of_row{.kind = ReduceKind::kMean, .axes = 2, .keep = true};
       const ValueId mean = add(mean_of_row, {gate}, name + "_mean");
       const ValueId above = add(ops::Binary{BinaryKind::kSub}, {gate, mean}, name + "_above_mean");

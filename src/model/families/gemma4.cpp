@@ -3,6 +3,7 @@
 // earlier ones. Layers have an embedding, or experts in addition to the feed-forward part.
 #include <cmath>
 
+#include "base/to_size.h"
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -48,7 +49,7 @@ ValueId add_experts(Builder& b, int layer, ValueId sum, ValueId dense) {
 ValueId gemma4_feed_forward(Builder& b, int layer, ValueId sum) {
   const HParams& h = b.hparams();
   const auto name = [&](const char* part) { return layer_name(layer, part); };
-  const std::int64_t width = h.ffn.width_of[static_cast<std::size_t>(layer)];
+  const std::int64_t width = h.ffn.width_of[to_size(layer)];
   const ValueId x = norm(b, NormKind::kRms, sum, name("ffn_norm"));
   const ValueId product = b.add(ops::Glu{Activation::kGelu},
                                 {linear(b, x, name("ffn_gate"), width), linear(b, x, name("ffn_up"), width)},
@@ -68,7 +69,7 @@ ValueId build_gemma4(Builder& b) {
     AttentionBlock block;
     block.qk_norm = QkNorm::kHeads;
     block.v_norm = true;
-    block.n_kv_heads = h.attention->n_kv_heads_of[static_cast<std::size_t>(layer)];
+    block.n_kv_heads = h.attention->n_kv_heads_of[to_size(layer)];
     block.rope_params = h.rope;
     if (h.slides(layer)) {
       block.window = h.window->size;

@@ -1,5 +1,6 @@
 // Kimi Linear (arXiv 2510.26692): delta nets whose states forget row by row. Every few layers have attention
 // over latent rows without positions. Experts follow the first layer.
+#include "base/to_size.h"
 #include "model/delta_blocks.h"
 #include "model/family.h"
 #include "model/latent_attention.h"
@@ -53,7 +54,7 @@ ValueId kimi_linear_delta_net(Builder& b, int layer, ValueId x, ValueId& residua
 ValueId build_kimi_linear(Builder& b) {
   Decoder how;
   how.attend = [&](int layer, ValueId x, ValueId& residual) {
-    if (b.hparams().layers[static_cast<std::size_t>(layer)] == LayerKind::kAttention)
+    if (b.hparams().layers[to_size(layer)] == LayerKind::kAttention)
       return latent_attention(b, layer, x, residual, false);
     b.enter(Part::kRecurrent, layer);
     return kimi_linear_delta_net(b, layer, x, residual);

@@ -1,5 +1,6 @@
 // LFM2 (Liquid AI, 2025): most layers mix their tokens by a gated short convolution, some by attention; all
 // have a gated feed-forward part, or experts.
+#include "base/to_size.h"
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -37,7 +38,7 @@ ValueId build_lfm2(Builder& b) {
 
   ValueId x = embed_tokens(b);
   for (int layer = 0; layer < h.n_layers; ++layer) {
-    const bool attends = h.layers[static_cast<std::size_t>(layer)] == LayerKind::kAttention;
+    const bool attends = h.layers[to_size(layer)] == LayerKind::kAttention;
     b.enter(attends ? Part::kAttention : Part::kRecurrent, layer);
     const ValueId normed = norm(b, NormKind::kRms, x, layer_name(layer, "attn_norm"));
     const ValueId mixed = attends ? attention(b, layer, normed, block, x) : gated_conv(b, layer, normed, x);

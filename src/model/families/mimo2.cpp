@@ -1,5 +1,6 @@
 // MiMo-V2-Flash (arXiv 2601.02780): layers with a window, their own rope and attention sinks. A few full
 // layers have fewer heads for keys and values. Experts are chosen as in DeepSeek V3.
+#include "base/to_size.h"
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -22,7 +23,7 @@ ValueId build_mimo2(Builder& b) {
   Decoder how;
   how.attention.rope_params = h.rope;
   how.vary = [&](int layer, AttentionBlock& block) {
-    block.n_kv_heads = h.attention->n_kv_heads_of[static_cast<std::size_t>(layer)];
+    block.n_kv_heads = h.attention->n_kv_heads_of[to_size(layer)];
     block.sinks = b.has(layer_name(layer, "attn_sinks.weight"));
     if (!h.slides(layer)) return;
     block.window = h.window->size;

@@ -1,6 +1,7 @@
 // Nemotron-H (arXiv 2504.03624) and Nemotron 3: each layer is Mamba-2, attention without positions, or a
 // feed-forward part with squared ReLUs, which may have experts. Experts have no gates, and may read and write
 // rows narrower than the others.
+#include "base/to_size.h"
 #include "model/family.h"
 #include "model/mamba_blocks.h"
 
@@ -29,7 +30,7 @@ ValueId build_nemotron_h(Builder& b) {
   block.rope = false;
   ValueId x = embed_tokens(b);
   for (int layer = 0; layer < h.n_layers; ++layer) {
-    const LayerKind kind = h.layers[static_cast<std::size_t>(layer)];
+    const LayerKind kind = h.layers[to_size(layer)];
     const Part part = kind == LayerKind::kAttention   ? Part::kAttention
                       : kind == LayerKind::kRecurrent ? Part::kRecurrent
                                                       : Part::kFeedForward;

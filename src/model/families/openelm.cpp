@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/to_size.h"
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -19,9 +20,7 @@ void read_openelm(const Metadata& metadata, HParams& h) {
 
 ValueId build_openelm(Builder& b) {
   const HParams& h = b.hparams();
-  const auto of_layer = [](const std::vector<int>& counts, int layer) {
-    return counts[static_cast<std::size_t>(layer)];
-  };
+  const auto of_layer = [](const std::vector<int>& counts, int layer) { return counts[to_size(layer)]; };
   Decoder how;
   how.attention.qk_norm = QkNorm::kHeads;
   how.attention.rope_params = h.rope;

@@ -1,5 +1,6 @@
 // Step 3.5 and 3.7 Flash (StepFun, 2026): three sliding layers to each full one, with their own heads and
 // rope. Attention has a gate for each head. Routers are sigmoids, and the gates of experts are clamped.
+#include "base/to_size.h"
 #include "model/blocks.h"
 #include "model/family.h"
 
@@ -27,7 +28,7 @@ void read_step35(const Metadata& metadata, HParams& h) {
 }
 
 float limit_of(const std::vector<float>& limits, int layer) {
-  return limits.empty() ? 0.0f : limits[static_cast<std::size_t>(layer)];
+  return limits.empty() ? 0.0f : limits[to_size(layer)];
 }
 
 ValueId step35_feed_forward(Builder& b, int layer, ValueId x) {
@@ -35,7 +36,7 @@ ValueId step35_feed_forward(Builder& b, int layer, ValueId x) {
   const auto name = [&](const char* part) { return layer_name(layer, part); };
   const Glu glu = clamped_glu(b, limit_of(h.experts->shared_limits, layer));
   if (!b.has(name("ffn_gate_inp.weight"))) {
-    const std::int64_t width = h.ffn.width_of[static_cast<std::size_t>(layer)];
+    const std::int64_t width = h.ffn.width_of[to_size(layer)];
     const ValueId gate = linear(b, x, name("ffn_gate"), width), up = linear(b, x, name("ffn_up"), width);
     return linear(b, glu(gate, up, name("ffn_glu")), name("ffn_down"), h.n_embd);
   }
@@ -53,8 +54,8 @@ ValueId build_step35(Builder& b) {
   how.attention.qk_norm = QkNorm::kHeads;
   how.attention.rope_factors = factors;
   how.vary = [&](int layer, AttentionBlock& block) {
-    block.n_heads = h.attention->n_heads_of[static_cast<std::size_t>(layer)];
-    block.n_kv_heads = h.attention->n_kv_heads_of[static_cast<std::size_t>(layer)];
+    block.n_heads = h.attention->n_heads_of[to_size(layer)];
+    block.n_kv_heads = h.attention->n_kv_heads_of[to_size(layer)];
     block.rope_params = h.rope;
     if (h.slides(layer)) {
       block.window = h.window->size;

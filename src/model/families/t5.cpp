@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/to_size.h"
 #include "model/encoder.h"
 #include "model/family.h"
 
@@ -33,7 +34,7 @@ void read_both(const Metadata& metadata, HParams& h) {
   SourceParams& source = h.source.emplace();
   source.n_layers = h.n_layers;
   h.n_layers = metadata.get_int("decoder_block_count", 1, kMaxLayers, h.n_layers);
-  const auto n = static_cast<std::size_t>(h.n_layers);
+  const auto n = to_size(h.n_layers);
   h.layers.resize(n, LayerKind::kAttention);
   for (std::vector<int>* const sizes :
        {&h.attention->n_heads_of, &h.attention->n_kv_heads_of, &h.ffn.width_of})

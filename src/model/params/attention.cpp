@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
 #include "model/hparams.h"
 #include "weft/error.h"
 
@@ -16,7 +17,7 @@ void read_head_counts(const Metadata& metadata, LayerMix mix, int n_layers, Atte
   } else {
     const int n = mix == LayerMix::kMixed ? metadata.get_uniform_or_none(kKey, n_layers, kMaxHeads, 0)
                                           : metadata.get_uniform(kKey, n_layers, 1, kMaxHeads, 0);
-    a.n_heads_of.assign(static_cast<std::size_t>(n_layers), n);
+    a.n_heads_of.assign(to_size(n_layers), n);
   }
   a.n_heads = *std::max_element(a.n_heads_of.begin(), a.n_heads_of.end());
   if (a.n_heads == 0) metadata.refuse(kKey, "missing, expected at least 1");
@@ -111,7 +112,7 @@ void read_recurrent_layers(const Metadata& metadata, HParams& h) {
   const std::optional<std::vector<bool>> listed = metadata.get_bools(kKey, h.n_layers);
   const int interval = metadata.get_int("full_attention_interval", 1, kMaxLayers, 4);
   for (int layer = 0; layer < h.n_layers; ++layer) {
-    const auto i = static_cast<std::size_t>(layer);
+    const auto i = to_size(layer);
     const bool recurrent = listed ? (*listed)[i] : (layer + 1) % interval != 0;
     h.layers[i] = recurrent ? LayerKind::kRecurrent : LayerKind::kAttention;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/counted.h"
+#include "base/to_size.h"
 
 namespace weft::model {
 
@@ -10,7 +11,7 @@ int most_of(const std::vector<int>& counts) { return *std::max_element(counts.be
 
 std::vector<int> widths_of_tensors(const Metadata& metadata, std::string_view key, std::string_view name,
                                    int n_layers, std::vector<std::string>& notes) {
-  std::vector<int> widths(static_cast<std::size_t>(n_layers), 0);
+  std::vector<int> widths(to_size(n_layers), 0);
   bool noted = false;
   for (std::size_t layer = 0; layer < widths.size(); ++layer) {
     const std::string own = "blk." + std::to_string(layer) + "." + std::string(name);

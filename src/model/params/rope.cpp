@@ -4,6 +4,7 @@
 #include <numeric>
 #include <string>
 
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::model {
@@ -62,7 +63,7 @@ RopeAxes read_axes(const Metadata& metadata, int n_rot) {
 
 std::size_t RopeAxes::of_pair(int pair) const {
   if (!interleaved) return pair < sections[0] ? 0 : pair < sections[0] + sections[1] ? 1 : 2;
-  const auto axis = static_cast<std::size_t>(pair % 3);
+  const auto axis = to_size(pair % 3);
   return pair < 3 * sections[axis] ? axis : 0;
 }
 

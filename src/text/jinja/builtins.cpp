@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/strings.h"
 
@@ -152,7 +153,7 @@ Parameters::Parameters(std::string_view what, const Arguments& arguments,
   for (const auto& [name, value] : arguments.named) {
     const auto place = std::find(names.begin(), names.end(), name);
     if (place == names.end()) fail("has no argument '" + name + "'");
-    const Value*& slot = values_[static_cast<std::size_t>(place - names.begin())];
+    const Value*& slot = values_[to_size(place - names.begin())];
     if (slot) fail("got several values for '" + name + "'");
     slot = &value;
   }

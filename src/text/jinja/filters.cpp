@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/to_size.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/json.h"
@@ -39,15 +40,14 @@ Value trim(I interpreter, A arguments) {
 Value replace_filter(I interpreter, A arguments) {
   const Parameters given("replace", arguments, {"s", "old", "new", "count"});
   Heap& heap = interpreter.heap();
-  const std::size_t limit =
-      given.is_none(3) || given.integer(3) < 0 ? kAll : static_cast<std::size_t>(given.integer(3));
+  const std::size_t limit = given.is_none(3) || given.integer(3) < 0 ? kAll : to_size(given.integer(3));
   const Text text = to_text(heap, given[0]), what = to_text(heap, given[1]), with = to_text(heap, given[2]);
   return string(replace(heap.budget, text, what.bytes(), with, limit));
 }
 
 Text spaces(I interpreter, std::int64_t count) {
   if (count > static_cast<std::int64_t>(kMaxTextBytes)) throw Problem("too many spaces");
-  const auto n = static_cast<std::size_t>(std::max<std::int64_t>(count, 0));
+  const auto n = to_size(std::max<std::int64_t>(count, 0));
   interpreter.budget().spend_bytes(n);
   return {std::string(n, ' '), false};
 }
@@ -95,7 +95,7 @@ Value truncate(I interpreter, A arguments) {
   if (length < n_end || leeway < 0) throw Problem("truncate: length or leeway is too small");
   if (static_cast<std::int64_t>(size) - leeway <= length) return given[0];
   const Text& text = given.text(0);
-  Text kept = text.slice(0, character_position(text.bytes(), static_cast<std::size_t>(length - n_end)));
+  Text kept = text.slice(0, character_position(text.bytes(), to_size(length - n_end)));
   const std::size_t space = kept.bytes().rfind(' ');
   if (!given.flag(2) && space != std::string_view::npos) kept = kept.slice(0, space);
   kept.append(end);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/to_size.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/operators.h"
@@ -54,11 +55,10 @@ class PercentFormat {
       ++position_;
       const auto value = as_integer(next_value());
       if (!value || *value < 0) throw Problem("* wants a number from 0");
-      return check_size(static_cast<std::size_t>(*value));
+      return check_size(to_size(*value));
     }
     std::size_t size = 0;
-    while (peek() >= '0' && peek() <= '9')
-      size = check_size(size * 10 + static_cast<std::size_t>(bytes_[position_++] - '0'));
+    while (peek() >= '0' && peek() <= '9') size = check_size(size * 10 + to_size(bytes_[position_++] - '0'));
     return size;
   }
   static std::size_t check_size(std::size_t size) {
@@ -155,7 +155,7 @@ class PercentFormat {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
     const int size = std::snprintf(nullptr, 0, format.c_str(), number);
-    std::string result(static_cast<std::size_t>(size) + 1, '\0');
+    std::string result(to_size(size) + 1, '\0');
     std::snprintf(result.data(), result.size(), format.c_str(), number);
 #pragma GCC diagnostic pop
     result.pop_back();

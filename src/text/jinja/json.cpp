@@ -4,6 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/to_size.h"
+
 namespace weft::text::jinja {
 namespace {
 
@@ -55,7 +57,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::ordered_json> {
     return true;
   }
   bool open(Value container) {
-    if (open_.size() >= static_cast<std::size_t>(kMaxValueDepth)) {
+    if (open_.size() >= to_size(kMaxValueDepth)) {
       error = "nested deeper than " + std::to_string(kMaxValueDepth) + " levels";
       return false;
     }
@@ -154,7 +156,7 @@ class Writer {
   void new_line(int depth) {
     if (!style_.indented) return;
     put("\n");
-    heap_.budget.spend_bytes(style_.indent.size() * static_cast<std::size_t>(depth));
+    heap_.budget.spend_bytes(style_.indent.size() * to_size(depth));
     for (int i = 0; i < depth; ++i) put(style_.indent);
   }
 

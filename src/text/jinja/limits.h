@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/to_size.h"
+
 namespace weft::text::jinja {
 
 inline constexpr std::size_t kMaxSourceBytes = std::size_t{4} << 20;
@@ -42,7 +44,7 @@ class SyntaxProblem : public Problem {
 class Budget {
  public:
   /// For building the variables, which is not the template's work.
-  static Budget unlimited() { return Budget(static_cast<std::size_t>(-1)); }
+  static Budget unlimited() { return Budget(to_size(-1)); }
   Budget() = default;
 
   void spend(std::size_t steps = 1) {

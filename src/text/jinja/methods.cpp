@@ -1,6 +1,7 @@
 // Methods of str, list and dict, as in Python.
 #include <algorithm>
 
+#include "base/to_size.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/operators.h"
@@ -19,7 +20,7 @@ Dict& dict_of(Self self) { return *as<Dict>(self); }
 
 std::size_t limit_of(const Parameters& given, std::size_t i) {
   const std::int64_t limit = given.integer(i, -1);
-  return limit < 0 ? kAll : static_cast<std::size_t>(limit);
+  return limit < 0 ? kAll : to_size(limit);
 }
 
 Value strings(I interpreter, std::vector<Text> parts, ListKind kind = ListKind::kList) {
@@ -88,7 +89,7 @@ std::pair<std::string_view, std::size_t> part_of(I interpreter, Self self, const
   const auto place = [&](std::size_t i, std::int64_t otherwise) {
     const std::int64_t at = given.is_none(i) ? otherwise : given.integer(i);
     const std::int64_t index = std::clamp<std::int64_t>(at < 0 ? at + n_characters : at, 0, n_characters);
-    return character_position(bytes, static_cast<std::size_t>(index));
+    return character_position(bytes, to_size(index));
   };
   const std::size_t begin = place(1, 0), end = std::max(begin, place(2, n_characters));
   return {bytes.substr(begin, end - begin), begin};
@@ -183,7 +184,7 @@ Value padded(I interpreter, Self self, A arguments) {
   const auto size = static_cast<std::int64_t>(length(interpreter.heap(), self));
   const std::int64_t n_missing = std::max<std::int64_t>(given.integer(0) - size, 0);
   if (n_missing > static_cast<std::int64_t>(kMaxTextBytes)) throw Problem("a padded string is too long");
-  interpreter.budget().spend_bytes(static_cast<std::size_t>(n_missing) + text_of(self).size());
+  interpreter.budget().spend_bytes(to_size(n_missing) + text_of(self).size());
   Text padding, out;
   for (std::int64_t i = 0; i < n_missing; ++i) padding.append(fill);
   const Text& text = text_of(self);
@@ -205,7 +206,7 @@ Value format_method(I interpreter, Self self, A arguments) {
 std::size_t position_in(const List& list, std::int64_t index) {
   const auto size = static_cast<std::int64_t>(list.items.size());
   if (index < -size || index >= size) throw Problem("list index out of range");
-  return static_cast<std::size_t>(index < 0 ? index + size : index);
+  return to_size(index < 0 ? index + size : index);
 }
 
 Value append(I, Self self, A arguments) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/to_size.h"
 #include "text/jinja/strings.h"
 
 namespace weft::text::jinja {
@@ -95,7 +96,7 @@ Value float_arithmetic(Arithmetic op, double a, double b) {
 }
 
 Value repeat(Heap& heap, const Value& sequence, std::int64_t count) {
-  const auto n = static_cast<std::size_t>(std::max<std::int64_t>(count, 0));
+  const auto n = to_size(std::max<std::int64_t>(count, 0));
   if (const Text* text = as_text(sequence)) {
     if (!text->empty() && n > kMaxTextBytes / text->size()) throw Problem("a repeated string is too long");
     heap.budget.spend_bytes(text->size() * n);
@@ -157,7 +158,7 @@ std::vector<std::size_t> slice_indices(Heap& heap, std::int64_t length, const Va
   const std::int64_t last = place(bound(end), forward ? highest : lowest);
   std::vector<std::size_t> indices;
   for (std::int64_t i = first; forward ? i < last : i > last;) {
-    indices.push_back(static_cast<std::size_t>(i));
+    indices.push_back(to_size(i));
     if (indices.size() % 16 == 0) heap.budget.spend();
     // Compared by distance: i + step may overflow.
     if (forward ? step >= last - i : step <= last - i) break;
@@ -173,7 +174,7 @@ Text slice_text(Heap& heap, const Text& text, const Value& begin, const Value& e
     const auto place = [&](const Value& value, std::int64_t otherwise) {
       const std::int64_t at = bound(value).value_or(otherwise);
       const std::int64_t index = std::clamp<std::int64_t>(at < 0 ? at + n_characters : at, 0, n_characters);
-      return character_position(text.bytes(), static_cast<std::size_t>(index));
+      return character_position(text.bytes(), to_size(index));
     };
     const std::size_t first = place(begin, 0), last = place(end, n_characters);
     return first < last ? text.slice(first, last) : Text();
@@ -285,7 +286,7 @@ std::optional<Value> subscript(Heap& heap, const Value& container, const Value& 
   if (!index || !is_sequence(container)) return std::nullopt;
   const auto size = static_cast<std::int64_t>(length(heap, container));
   if (*index >= size || *index < -size) return std::nullopt;
-  const auto at = static_cast<std::size_t>(*index < 0 ? *index + size : *index);
+  const auto at = to_size(*index < 0 ? *index + size : *index);
   if (const List* list = as<List>(container)) return list->items[at];
   const Text& text = *as_text(container);
   const std::size_t begin = character_position(text.bytes(), at);

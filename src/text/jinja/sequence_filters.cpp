@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/to_size.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/operators.h"
@@ -299,7 +300,7 @@ std::size_t size_argument(const Parameters& given, std::size_t i) {
   const std::int64_t size = given.integer(i);
   if (size < 1 || size > static_cast<std::int64_t>(kMaxRange))
     throw Problem("batch and slice need a size from 1");
-  return static_cast<std::size_t>(size);
+  return to_size(size);
 }
 
 // Rows of `linecount` items.

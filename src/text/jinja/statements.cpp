@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/to_size.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/operators.h"
@@ -298,7 +299,7 @@ Text Interpreter::call_macro(const ast::Macro& macro, Scope* closure, Arguments 
   }
   for (auto& [name, value] : arguments.named) {
     const auto place = std::find(names.begin(), names.end(), name);
-    const auto i = static_cast<std::size_t>(place - names.begin());
+    const auto i = to_size(place - names.begin());
     if (place != names.end()) {
       if (given[i]) fail("got several values for its parameter '" + name + "'");
       given[i] = std::move(value);

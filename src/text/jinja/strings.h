@@ -7,14 +7,15 @@
 #include <string_view>
 #include <vector>
 
+#include "base/to_size.h"
 #include "text/jinja/limits.h"
 #include "text/jinja/text.h"
 
 namespace weft::text::jinja {
 
-inline constexpr std::size_t kNotFound = static_cast<std::size_t>(-1);
+inline constexpr std::size_t kNotFound = to_size(-1);
 /// As many as there are.
-inline constexpr std::size_t kAll = static_cast<std::size_t>(-1);
+inline constexpr std::size_t kAll = to_size(-1);
 
 std::size_t find(Budget& budget, std::string_view text, std::string_view what, std::size_t from = 0);
 std::size_t find_last(Budget& budget, std::string_view text, std::string_view what);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/to_size.h"
 #include "text/jinja/strings.h"
 
 namespace weft::text::jinja {
@@ -100,7 +101,7 @@ class Chunks {
 /// The part of a too long word that fits on a line with `n_left` characters left.
 Chunk first_part(std::string_view line, const Chunk& word, std::int64_t n_left, bool break_on_hyphens) {
   const std::string_view bytes = line.substr(word.begin, word.end - word.begin);
-  std::size_t n_bytes = character_position(bytes, static_cast<std::size_t>(n_left));
+  std::size_t n_bytes = character_position(bytes, to_size(n_left));
   const std::size_t hyphen = bytes.substr(0, n_bytes).rfind('-');
   // A word is not broken after hyphens alone.
   if (break_on_hyphens && hyphen != std::string_view::npos &&

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/to_size.h"
 #include "vision/family.h"
 #include "vision/resize.h"
 
@@ -42,8 +43,8 @@ Size in_tiles(const Size& size, int side) {
 
 Image crop(const Image& image, int left, int top, int side) {
   Image tile{side, side, {}};
-  const std::size_t row = 3 * static_cast<std::size_t>(side);
-  tile.rgb.reserve(row * static_cast<std::size_t>(side));
+  const std::size_t row = 3 * to_size(side);
+  tile.rgb.reserve(row * to_size(side));
   for (int y = top; y < top + side; ++y) {
     const auto at = 3 * (static_cast<std::ptrdiff_t>(y) * image.width + left);
     tile.rgb.insert(tile.rgb.end(), image.rgb.begin() + at,

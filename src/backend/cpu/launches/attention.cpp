@@ -6,6 +6,7 @@
 #include <map>
 
 #include "backend/cpu/layout/cache_layout.h"
+#include "base/to_size.h"
 
 namespace weft::cpu {
 namespace {
@@ -58,7 +59,7 @@ AttentionTiles::AttentionTiles(const Graph& graph, const ops::Attention::Inputs&
       table_width_(graph.value(inputs.extents).shape[1].constant()),
       n_kv_heads_(n_kv_heads_of(graph, inputs)) {
   // The worst case: every row of another sequence than the row before.
-  const auto max_rows = static_cast<std::size_t>(rows_.value(graph.bounds()));
+  const auto max_rows = to_size(rows_.value(graph.bounds()));
   row_order_.resize(max_rows);
   segments_.resize(max_rows);
   tiles_.resize(max_rows);
@@ -156,9 +157,8 @@ void AttentionTiles::cut_into_parts(int n_threads) {
 }
 
 void AttentionTiles::reserve_partials(std::size_t floats_per_page) {
-  floats_per_pair_ = std::max(floats_per_pair_, floats_per_page * static_cast<std::size_t>(max_pages_));
-  const std::size_t bytes =
-      n_tiles_ * static_cast<std::size_t>(n_kv_heads_) * floats_per_pair_ * sizeof(float);
+  floats_per_pair_ = std::max(floats_per_pair_, floats_per_page * to_size(max_pages_));
+  const std::size_t bytes = n_tiles_ * to_size(n_kv_heads_) * floats_per_pair_ * sizeof(float);
   // Room to grow: sequences get more pages again and again.
   if (bytes > memory_.size()) memory_ = base::Memory(2 * bytes, false);
 }
@@ -230,7 +230,7 @@ void AttentionLaunch::run(std::int32_t task, const TaskContext& context) {
   const std::int32_t n_kv_heads = args_.layout.n_kv_heads;
   const int n_parts = tiles_->n_parts();
   const std::int32_t pair = task / n_parts;
-  const AttentionTile& tile = tiles_->tiles()[static_cast<std::size_t>(pair / n_kv_heads)];
+  const AttentionTile& tile = tiles_->tiles()[to_size(pair / n_kv_heads)];
   const int kv_head = pair % n_kv_heads;
   if (n_parts == 1) {
     context.kernels.attention(args_, tile, kv_head, context.scratch);

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/launches/launch.h"
 #include "backend/cpu/launches/quantised_output.h"
+#include "base/to_size.h"
 
 namespace weft::cpu {
 
@@ -32,9 +33,9 @@ class AttentionTiles {
   /// Launches that share these tiles use both in turn.
   void reserve_partials(std::size_t floats_per_page);
   float* partials(std::int64_t pair) const {
-    return reinterpret_cast<float*>(memory_.data()) + static_cast<std::size_t>(pair) * floats_per_pair_;
+    return reinterpret_cast<float*>(memory_.data()) + to_size(pair) * floats_per_pair_;
   }
-  std::atomic<int>& parts_left(std::int64_t pair) { return parts_left_[static_cast<std::size_t>(pair)]; }
+  std::atomic<int>& parts_left(std::int64_t pair) { return parts_left_[to_size(pair)]; }
 
  private:
   /// Rows of a sequence, at most max_rows to a segment.

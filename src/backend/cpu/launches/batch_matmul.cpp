@@ -4,6 +4,8 @@
 #include <array>
 #include <vector>
 
+#include "base/to_size.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -22,7 +24,7 @@ View matrices_of(const View& view, const Shape& batch) {
 
 const Dim& size_from_last(const View& view, int i) { return view.shape[view.shape.rank() - 1 - i]; }
 const Dim& stride_from_last(const View& view, int i) {
-  return view.strides[static_cast<std::size_t>(view.shape.rank() - 1 - i)];
+  return view.strides[to_size(view.shape.rank() - 1 - i)];
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/to_size.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -25,9 +27,8 @@ BestLists::BestLists(const Graph& graph, const Node& node, int n_threads)
       per_thread_((static_cast<std::ptrdiff_t>(graph.value(node.output).shape.rows(graph.bounds())) * n_ +
                    kEntriesOfLine - 1) /
                   kEntriesOfLine * kEntriesOfLine),
-      memory_(static_cast<std::size_t>(per_thread_) * static_cast<std::size_t>(n_threads) *
-              sizeof(BestEntry)),
-      in_step_(static_cast<std::size_t>(n_threads)) {}
+      memory_(to_size(per_thread_) * to_size(n_threads) * sizeof(BestEntry)),
+      in_step_(to_size(n_threads)) {}
 
 void BestLists::bind(const Addresses& addresses) {
   if (counts_id_ != kNoValue) counts_ = addresses.plain<const std::int32_t>(counts_id_);
@@ -40,7 +41,7 @@ void BestLists::begin_step(const StepInfo& step, std::int64_t n_rows) {
 
 BestEntry* BestLists::of_thread(int thread) {
   BestEntry* const lists = at(thread);
-  std::uint64_t& seen = in_step_[static_cast<std::size_t>(thread)].step;
+  std::uint64_t& seen = in_step_[to_size(thread)].step;
   if (std::exchange(seen, step_) != step_)
     for (std::int64_t row = 0; row < n_rows_; ++row)
       std::fill_n(lists + row * n_, wanted_best(counts_, row, n_), kNoBest);
@@ -48,7 +49,7 @@ BestEntry* BestLists::of_thread(int thread) {
 }
 
 const BestEntry* BestLists::find(int thread, std::int64_t row) const {
-  return in_step_[static_cast<std::size_t>(thread)].step == step_ ? at(thread) + row * n_ : nullptr;
+  return in_step_[to_size(thread)].step == step_ ? at(thread) + row * n_ : nullptr;
 }
 
 int BestLists::merge(std::int64_t row, const BestEntry** next, BestEntry* best) const {
@@ -71,8 +72,8 @@ RowCopies::RowCopies(const Graph& graph, const Node* node) {
   ids_id_ = node->inputs[1];
   out_id_ = node->output;
   rows_ = graph.value(out_id_).shape.row_dim();
-  first_.resize(static_cast<std::size_t>(graph.value(node->inputs[0]).shape.rows(graph.bounds())));
-  next_.resize(static_cast<std::size_t>(rows_.value(graph.bounds())));
+  first_.resize(to_size(graph.value(node->inputs[0]).shape.rows(graph.bounds())));
+  next_.resize(to_size(rows_.value(graph.bounds())));
 }
 
 void RowCopies::bind(const Addresses& addresses) {
@@ -86,7 +87,7 @@ void RowCopies::begin_step(const StepInfo& step) {
   n_ = rows_.value(step.symbols);
   std::fill(first_.begin(), first_.end(), -1);
   for (auto row = static_cast<std::int32_t>(n_); row-- > 0;)
-    next_[static_cast<std::size_t>(row)] = std::exchange(first_[static_cast<std::size_t>(ids_[row])], row);
+    next_[to_size(row)] = std::exchange(first_[to_size(ids_[row])], row);
 }
 
 void RowCopies::ask(MatmulArgs& args) const {
@@ -97,8 +98,8 @@ void RowCopies::ask(MatmulArgs& args) const {
 }
 
 std::size_t BestLaunch::scratch_bytes() const {
-  return static_cast<std::size_t>(taken().best.n_threads()) * sizeof(const BestEntry*) +
-         static_cast<std::size_t>(taken().best.n()) * sizeof(BestEntry);
+  return to_size(taken().best.n_threads()) * sizeof(const BestEntry*) +
+         to_size(taken().best.n()) * sizeof(BestEntry);
 }
 
 void BestLaunch::merge(std::int64_t row, const TaskContext& context, float* out) const {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/to_size.h"
 #include "base/waiter.h"
 
 namespace weft::cpu {
@@ -34,14 +35,14 @@ void CellsLaunch::pack_weight(const MatrixTensor& matrix) {
   if (std::exchange(packed_, &matrix) == &matrix) return;
   const PackedMatrix& packed = matrix.matrices()[0];
   WEFT_CHECK(packed.rows == n_gates_ * n_hidden_ && packed.columns == n_hidden_);
-  weight_.assign(static_cast<std::size_t>(n_unit_blocks_ * n_hidden_ * n_gates_ * kCellUnits), 0.0f);
-  std::vector<float> row(static_cast<std::size_t>(n_hidden_));
+  weight_.assign(to_size(n_unit_blocks_ * n_hidden_ * n_gates_ * kCellUnits), 0.0f);
+  std::vector<float> row(to_size(n_hidden_));
   for (std::int64_t r = 0; r < packed.rows; ++r) {
     unpack_packed_row(packed, r, row.data());
     const std::int64_t gate = r / n_hidden_, unit = r % n_hidden_;
     for (std::int64_t k = 0; k < n_hidden_; ++k)
-      weight_[static_cast<std::size_t>(((unit / kCellUnits * n_hidden_ + k) * n_gates_ + gate) * kCellUnits +
-                                       unit % kCellUnits)] = row[static_cast<std::size_t>(k)];
+      weight_[to_size(((unit / kCellUnits * n_hidden_ + k) * n_gates_ + gate) * kCellUnits +
+                      unit % kCellUnits)] = row[to_size(k)];
   }
 }
 
@@ -55,7 +56,7 @@ void CellsLaunch::bind(const Addresses& addresses) {
 }
 
 std::size_t CellsLaunch::held_bytes() const {  // weight_, which binding makes.
-  return static_cast<std::size_t>(n_unit_blocks_ * n_hidden_ * n_gates_ * kCellUnits) * sizeof(float);
+  return to_size(n_unit_blocks_ * n_hidden_ * n_gates_ * kCellUnits) * sizeof(float);
 }
 
 std::int32_t CellsLaunch::prepare(const StepInfo& step) {

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "base/to_size.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -94,7 +96,7 @@ ConvolutionLaunch::ConvolutionLaunch(const Graph& graph, const Node& node, Activ
     const std::int64_t most =
         std::max(std::min(budget, block_floats(pass, n_rows, std::min(n_columns, kBlockPixels))),
                  block_floats(pass, 1, std::min(n_columns, kLeastColumns)));
-    block_bound_ = std::max(block_bound_, static_cast<std::size_t>(divide_up(most, kPanelRows) * kPanelRows));
+    block_bound_ = std::max(block_bound_, to_size(divide_up(most, kPanelRows) * kPanelRows));
   }
   if (transposed_) return;
   const std::int64_t columns = channels_ / groups_ * kernel_size_;
@@ -208,8 +210,8 @@ void ConvolutionLaunch::pack_transposed() {
   if (std::exchange(is_packed_, true)) return;
   const std::int64_t of_group = outputs_ / groups_, in_group = channels_ / groups_;
   const std::int64_t panel_taps = in_group * kernel_size_, n_panels = divide_up(outputs_, kPanelRows);
-  packed_.assign(static_cast<std::size_t>(n_panels * panel_taps * kPanelRows), 0.0f);
-  std::vector<float> row(static_cast<std::size_t>(of_group * kernel_size_));
+  packed_.assign(to_size(n_panels * panel_taps * kPanelRows), 0.0f);
+  std::vector<float> row(to_size(of_group * kernel_size_));
   for (std::int64_t channel = 0; channel < channels_; ++channel) {
     unpack_packed_row(weight_, channel, row.data());
     for (const Pass& pass : passes_) {
@@ -220,9 +222,8 @@ void ConvolutionLaunch::pack_transposed() {
         for (const std::int64_t x : pass.x.taps) {
           for (std::int64_t i = 0; i < of_group; ++i) {
             const std::int64_t output = channel / in_group * of_group + i;
-            packed_[static_cast<std::size_t>((output / kPanelRows * panel_taps + tap) * kPanelRows +
-                                             output % kPanelRows)] =
-                row[static_cast<std::size_t>(i * kernel_size_ + y * kernel_width_ + x)];
+            packed_[to_size((output / kPanelRows * panel_taps + tap) * kPanelRows + output % kPanelRows)] =
+                row[to_size(i * kernel_size_ + y * kernel_width_ + x)];
           }
           ++tap;
         }
@@ -292,7 +293,7 @@ const float* ConvolutionLaunch::panel(std::int64_t panel, const Kernels& kernels
   if (transposed_) return packed_.data() + panel * (channels_ / groups_) * kernel_size_ * kPanelRows;
   const bool packed = weight_.data != nullptr, floats = weight_.dtype == DType::kF32;
   if (packed && floats) return reinterpret_cast<const float*>(panel_of(weight_, panel));
-  const std::size_t slot = static_cast<std::size_t>(panel % 2);
+  const std::size_t slot = to_size(panel % 2);
   float* const to = scratch.panels[slot];
   if (std::exchange(scratch.held[slot], panel) == panel) return to;
   const std::byte* from = nullptr;
@@ -302,8 +303,7 @@ const float* ConvolutionLaunch::panel(std::int64_t panel, const Kernels& kernels
     std::byte* const place = floats ? reinterpret_cast<std::byte*>(to) : scratch.packed;
     const std::int64_t row = panel * kPanelRows;
     pack_panels(weight_.dtype, std::min<std::int64_t>(kPanelRows, weight_.rows - row), weight_.columns,
-                weight_.canonical + static_cast<std::size_t>(row) * row_bytes(weight_.dtype, weight_.columns),
-                0, 1, place);
+                weight_.canonical + to_size(row) * row_bytes(weight_.dtype, weight_.columns), 0, 1, place);
     from = place;
   }
   if (!floats)
@@ -357,7 +357,7 @@ void ConvolutionLaunch::make(const Pass& pass, const Block& block, Range channel
     args.end_lane = static_cast<int>(std::min(channels.end - first, lanes));
     std::array<float, kUnit> bias = {};
     for (int lane = args.first_lane; lane < args.end_lane && bias_ != nullptr; ++lane)
-      bias[static_cast<std::size_t>(lane)] = bias_[first + lane];
+      bias[to_size(lane)] = bias_[first + lane];
     args.bias = bias.data();
     for (int v = 0; v < 2 && v * of_vector < args.end_lane; ++v)
       args.weights[v] = weights_of(pass, first + v * of_vector, kernels, scratch);
@@ -377,7 +377,7 @@ void ConvolutionLaunch::make_wide(const Pass& pass, const Block& block, Range ch
     args.n_channels = static_cast<int>(std::min(channels.end - first, kMost));
     std::array<float, kMost> bias = {};
     for (int c = 0; c < args.n_channels; ++c) {
-      if (bias_ != nullptr) bias[static_cast<std::size_t>(c)] = bias_[first + c];
+      if (bias_ != nullptr) bias[to_size(c)] = bias_[first + c];
       args.weights[c] = weights_of(pass, first + c, kernels, scratch);
     }
     args.bias = bias.data();
@@ -405,16 +405,15 @@ void ConvolutionLaunch::finish(const Pass& pass, const Block& block, const Windo
 }
 
 std::size_t ConvolutionLaunch::scratch_bytes() const {
-  return (block_bound_ + static_cast<std::size_t>(kWindowSlack) + 2 * slot_floats_ +
-          (transposed_ ? static_cast<std::size_t>(kTurnedFloats) : 0)) *
+  return (block_bound_ + to_size(kWindowSlack) + 2 * slot_floats_ +
+          (transposed_ ? to_size(kTurnedFloats) : 0)) *
              sizeof(float) +
          packed_bytes_;
 }
 
 std::size_t ConvolutionLaunch::held_bytes() const {
   if (!transposed_) return 0;
-  return static_cast<std::size_t>(divide_up(outputs_, kPanelRows) * kPanelRows * (channels_ / groups_) *
-                                  kernel_size_) *
+  return to_size(divide_up(outputs_, kPanelRows) * kPanelRows * (channels_ / groups_) * kernel_size_) *
          sizeof(float);
 }
 
@@ -423,8 +422,7 @@ Work ConvolutionLaunch::work() const {
   for (const Pass& pass : passes_)
     taps += static_cast<double>(pass.n_taps) * static_cast<double>(pass.n_rows * pass.n_columns);
   return {.bytes = static_cast<double>(held_bytes() > 0 ? held_bytes()
-                                                        : weight_.panel_bytes *
-                                                              static_cast<std::size_t>(weight_.n_panels())),
+                                                        : weight_.panel_bytes * to_size(weight_.n_panels())),
           .multiply_adds = multiply_adds_of(transposed_ ? DType::kF32 : weight_type_,
                                             taps * static_cast<double>(n_pictures_ * outputs_))};
 }

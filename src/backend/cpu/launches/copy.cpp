@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/to_size.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -25,10 +27,8 @@ std::int32_t StridedCopy::prepare(const StepInfo& step) {
   if (n > 0 && loops_.run_stride(1) > 1) {
     // The axis along which elements are read that lie next to each other, and the innermost one of the
     // result.
-    const auto size = [&](int axis) { return views[0].sizes[static_cast<std::size_t>(axis)]; };
-    const auto stride = [&](std::size_t view, int axis) {
-      return views[view].strides[static_cast<std::size_t>(axis)];
-    };
+    const auto size = [&](int axis) { return views[0].sizes[to_size(axis)]; };
+    const auto stride = [&](std::size_t view, int axis) { return views[view].strides[to_size(axis)]; };
     int near = -1, inner = -1;
     for (int i = 0; i < views[0].rank; ++i) {
       if (size(i) == 1) continue;
@@ -44,7 +44,7 @@ std::int32_t StridedCopy::prepare(const StepInfo& step) {
       n_columns_ = size(inner);
       n_blocks_ = (n_rows_ + kBlockRows - 1) / kBlockRows;
       for (StridedView& view : views)
-        for (const int axis : {near, inner}) view.sizes[static_cast<std::size_t>(axis)] = 1;
+        for (const int axis : {near, inner}) view.sizes[to_size(axis)] = 1;
       loops_.set(views);
       shares_.set(loops_.n_elements() * n_blocks_,
                   std::max<std::int64_t>(1, kCopyLeastElements / (kBlockRows * n_columns_)), step.n_threads);
@@ -104,8 +104,7 @@ JoinLaunch::JoinLaunch(const Graph& graph, const Node& node, std::span<const Vie
 }
 
 void JoinLaunch::add_concat(const ops::Concat& op, const View& out, std::span<const View> parts) {
-  const auto axis =
-      static_cast<std::size_t>(op.axis == ops::Concat::kColumns ? out.shape.rank() - 1 : op.axis);
+  const auto axis = to_size(op.axis == ops::Concat::kColumns ? out.shape.rank() - 1 : op.axis);
   Dim first = 0;
   for (const View& part : parts) {
     copies_.emplace_back(View{out.base, part.shape, first * out.strides[axis], out.strides}, part);
@@ -120,7 +119,7 @@ void JoinLaunch::add_pad(const ops::Pad& op, const View& out, const View& x) {
   for (int i = 0; i < out.shape.rank(); ++i) sizes.push_back(out.shape[i]);
   // The elements before and after x along an axis, within the rest left by the axes before.
   for (int i = 0; i < out.shape.rank(); ++i) {
-    const auto axis = static_cast<std::size_t>(i);
+    const auto axis = to_size(i);
     const auto add = [&](const Dim& begin, std::int64_t n) {
       if (n == 0) return;
       std::vector<Dim> part = sizes;
@@ -165,8 +164,7 @@ void JoinLaunch::run(std::int32_t task, const TaskContext& context) {
   }
   const auto copy =
       std::upper_bound(first_task_.begin(), first_task_.end() - 1, task) - first_task_.begin() - 1;
-  copies_[static_cast<std::size_t>(copy)].run(task - first_task_[static_cast<std::size_t>(copy)],
-                                              context.kernels);
+  copies_[to_size(copy)].run(task - first_task_[to_size(copy)], context.kernels);
 }
 
 std::string JoinLaunch::describe(const Graph& graph) const {

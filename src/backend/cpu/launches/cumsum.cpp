@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/to_size.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -20,7 +22,7 @@ std::array<Sum, kCount> add_up(const T* x, std::int64_t n, std::int64_t part, co
   std::array<Sum, kCount> sums = {};
   for (std::int64_t i = 0; i < n; ++i)
     for (std::int64_t j = 0; j < kCount; ++j) {
-      Sum& sum = sums[static_cast<std::size_t>(j)];
+      Sum& sum = sums[to_size(j)];
       sum += static_cast<Sum>(x[j * part + i]);
       if (out != nullptr) out[j * part + i] = static_cast<T>(before[j] + sum);
     }
@@ -40,8 +42,7 @@ CumsumLines::CumsumLines(const Graph& graph, const Node& node)
   for (int i = op.axis + 1; i < shape.rank(); ++i) inner_dim = inner_dim * shape[i];
   const std::vector<std::int64_t> most = graph.bounds();
   const std::int64_t parts = (size_dim.value(most) + kPart - 1) / kPart;
-  if (parts > 1)
-    totals.resize(static_cast<std::size_t>(outer_dim.value(most) * parts * inner_dim.value(most)));
+  if (parts > 1) totals.resize(to_size(outer_dim.value(most) * parts * inner_dim.value(most)));
 }
 
 void CumsumLines::prepare(const StepInfo& step) {
@@ -152,18 +153,18 @@ void CumsumLaunch::run_columns(std::int64_t outer, std::int64_t chunk, std::int6
   if (!totals_)
     for (std::int64_t part = 0; part < begin; ++part)
       for (std::int64_t i = 0; i < n; ++i)
-        before[static_cast<std::size_t>(i)] += static_cast<Sum>(totals[part * lines.inner + i]);
+        before[to_size(i)] += static_cast<Sum>(totals[part * lines.inner + i]);
   for (std::int64_t part = begin; part < end; ++part) {
     sums.fill(0);
     const std::int64_t last = std::min((part + 1) * kPart, lines.size);
     for (std::int64_t row = part * kPart; row < last; ++row)
       for (std::int64_t i = 0; i < n; ++i) {
-        const auto at = static_cast<std::size_t>(i);
+        const auto at = to_size(i);
         sums[at] += static_cast<Sum>(x[row * lines.inner + i]);
         if (!totals_) out[row * lines.inner + i] = static_cast<T>(before[at] + sums[at]);
       }
     for (std::int64_t i = 0; i < n; ++i) {
-      const auto at = static_cast<std::size_t>(i);
+      const auto at = to_size(i);
       if (totals_) totals[part * lines.inner + i] = static_cast<double>(sums[at]);
       before[at] += sums[at];
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
 #include "graph/refuse.h"
 
 namespace weft::cpu {
@@ -18,7 +19,7 @@ CustomLaunch::CustomLaunch(const Graph& graph, const Node& node)
 
 std::span<std::byte> CustomLaunch::Operand::bytes() const {
   std::size_t n = 4;  // Bytes of an element, f32 or i32.
-  for (const std::int64_t size : sizes) n *= static_cast<std::size_t>(size);
+  for (const std::int64_t size : sizes) n *= to_size(size);
   return {data, n};
 }
 
@@ -49,14 +50,13 @@ void CustomLaunch::run(std::int32_t task, const TaskContext& context) {
   if (context.failure.happened()) return;
   const std::int64_t begin = task * rows_per_task_, end = std::min(begin + rows_per_task_, n_rows_);
   const std::span<std::byte> all = out_.bytes();
-  const std::size_t row = all.size() / static_cast<std::size_t>(n_rows_);
+  const std::size_t row = all.size() / to_size(n_rows_);
   const CustomCall call = {.inputs = inputs_,
                            .dtype = out_.dtype,
                            .shape = out_.sizes,
                            .begin = begin,
                            .end = end,
-                           .bytes = all.subspan(row * static_cast<std::size_t>(begin),
-                                                row * static_cast<std::size_t>(end - begin))};
+                           .bytes = all.subspan(row * to_size(begin), row * to_size(end - begin))};
   try {
     (*op_.function)(call);
   } catch (...) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -46,7 +48,7 @@ std::int32_t DeltaLaunch::prepare(const StepInfo& step) {
 }
 
 std::size_t DeltaLaunch::scratch_bytes() const {
-  return static_cast<std::size_t>(n_keys_ * std::min(kColumnsPerTask, n_columns_)) * sizeof(float);
+  return to_size(n_keys_ * std::min(kColumnsPerTask, n_columns_)) * sizeof(float);
 }
 
 DeltaRow DeltaLaunch::row_of(std::int64_t row, std::int64_t head, std::int64_t column) const {

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "base/to_size.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -102,8 +104,7 @@ void DenseAttentionLaunch::run(std::int32_t task, const TaskContext& context) {
   std::array<std::int32_t, kRaggedRows> n_keys;
   for (std::int64_t r = 0; r < args.n_rows; ++r) {
     const std::int64_t place = by_heads_ ? row : row + r;
-    n_keys[static_cast<std::size_t>(r)] =
-        static_cast<std::int32_t>(op_.causal ? std::min(place + 1, n_keys_) : n_keys_);
+    n_keys[to_size(r)] = static_cast<std::int32_t>(op_.causal ? std::min(place + 1, n_keys_) : n_keys_);
   }
   args.n_keys = n_keys.data();
   context.kernels.ragged_attention(args, reinterpret_cast<float*>(context.scratch));

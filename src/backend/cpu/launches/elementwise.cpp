@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/to_size.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -92,7 +94,7 @@ std::int32_t ElementwiseLaunch::prepare(const StepInfo& step) {
 }
 
 std::size_t ElementwiseLaunch::scratch_bytes() const {
-  return (views_.size() - 1) * static_cast<std::size_t>(kGathered) * kElementBytes;
+  return (views_.size() - 1) * to_size(kGathered) * kElementBytes;
 }
 
 void ElementwiseLaunch::run(std::int32_t task, const TaskContext& context) {
@@ -109,19 +111,18 @@ void ElementwiseLaunch::run(std::int32_t task, const TaskContext& context) {
     for (std::int64_t first = 0; first < length;) {
       const std::int64_t n = gathers ? std::min(length - first, kGathered) : length;
       for (int o = 0; o < n_operands; ++o) {
-        const auto operand = static_cast<std::size_t>(o);
+        const auto operand = to_size(o);
         const std::byte* from =
             bases_[operand + 1] + (offsets[operand + 1] + first * stride(o)) * std::int64_t{kElementBytes};
         if (!in_place(o)) {
-          std::byte* const to =
-              context.scratch + operand * static_cast<std::size_t>(kGathered) * kElementBytes;
+          std::byte* const to = context.scratch + operand * to_size(kGathered) * kElementBytes;
           context.kernels.copy_block(reinterpret_cast<const float*>(from), stride(o), 1, n, 1, 1,
                                      reinterpret_cast<float*>(to), 1);
           from = to;
         }
         in[operand] = {from, stride(o) == 0 && n_operands > 1};
       }
-      compute(context.kernels, {in.data(), static_cast<std::size_t>(n_operands)}, n,
+      compute(context.kernels, {in.data(), to_size(n_operands)}, n,
               bases_[0] + (offsets[0] + first) * std::int64_t{kElementBytes});
       first += n;
     }

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "base/to_size.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -15,17 +17,17 @@ constexpr std::int64_t kLeastBeside = 16;
 View at_first(const View& view, const Shape& shape, int axis) {
   View result = view;
   result.shape = shape;
-  result.strides[static_cast<std::size_t>(axis)] = 0;
+  result.strides[to_size(axis)] = 0;
   return result;
 }
 
 View axis_first(const View& view, int axis) {
   std::vector<Dim> sizes = {view.shape[axis]};
   View result = {view.base, {}, view.offset, {}};
-  result.strides[0] = view.strides[static_cast<std::size_t>(axis)];
+  result.strides[0] = view.strides[to_size(axis)];
   for (int i = 0; i < view.shape.rank(); ++i) {
     if (i == axis) continue;
-    result.strides[sizes.size()] = view.strides[static_cast<std::size_t>(i)];
+    result.strides[sizes.size()] = view.strides[to_size(i)];
     sizes.push_back(view.shape[i]);
   }
   result.shape = Shape(sizes);
@@ -35,7 +37,7 @@ View axis_first(const View& view, int axis) {
 void copy_run(const float* from, std::int64_t from_stride, float* to, std::int64_t to_stride, std::int64_t n,
               const Kernels& kernels) {
   if (from_stride == 1 && to_stride == 1) {
-    std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(float));
+    std::memcpy(to, from, to_size(n) * sizeof(float));
   } else {
     kernels.copy_block(from, from_stride, 1, n, 1, 1, to, to_stride);
   }
@@ -49,7 +51,7 @@ TakeAlongLaunch::TakeAlongLaunch(const Graph& graph, const Node& node, std::span
   indices_view_ = inputs[1];
   x_view_ = at_first(inputs[0], out_view_.shape, axis);
   size_dim_ = inputs[0].shape[axis];
-  stride_dim_ = inputs[0].strides[static_cast<std::size_t>(axis)];
+  stride_dim_ = inputs[0].strides[to_size(axis)];
 }
 
 void TakeAlongLaunch::bind(const Addresses& addresses) {
@@ -72,7 +74,7 @@ void TakeAlongLaunch::run(std::int32_t task, const TaskContext& context) {
   const std::int64_t begin = task * shares_.per_task;
   const std::int64_t end = std::min(begin + shares_.per_task, loops_.n_elements());
   if (size_ == 0) {
-    std::memset(out_ + begin, 0, static_cast<std::size_t>(end - begin) * sizeof(float));
+    std::memset(out_ + begin, 0, to_size(end - begin) * sizeof(float));
     return;
   }
   const std::int64_t out_stride = loops_.run_stride(0), index_stride = loops_.run_stride(1),
@@ -96,7 +98,7 @@ ScatterLaunch::ScatterLaunch(const Graph& graph, const Node& node, std::span<con
       ints_(graph.value(node.output).dtype == DType::kI32) {
   const View out = plain_view(node.output, graph.value(node.output).shape);
   size_dim_ = out.shape[op_.axis];
-  stride_dim_ = out.strides[static_cast<std::size_t>(op_.axis)];
+  stride_dim_ = out.strides[to_size(op_.axis)];
   n_indices_dim_ = inputs[1].shape[op_.axis];
   out_all_ = axis_first(out, op_.axis);
   x_view_ = axis_first(inputs[0], op_.axis);

@@ -12,6 +12,7 @@
 #include "backend/cpu/layout/packed.h"
 #include "backend/cpu/step_failure.h"
 #include "backend/cpu/tensors.h"
+#include "base/to_size.h"
 #include "weft/graph.h"
 #include "weft/profile.h"
 
@@ -37,17 +38,11 @@ class Addresses {
   T* plain(ValueId value) const {
     return reinterpret_cast<T*>(in_form(value, Form::kPlain));
   }
-  std::byte* in_form(ValueId value, Form form) const {
-    return values_[static_cast<std::size_t>(value)][form];
-  }
-  const MatrixTensor* matrix(ValueId value) const { return matrices_[static_cast<std::size_t>(value)]; }
+  std::byte* in_form(ValueId value, Form form) const { return values_[to_size(value)][form]; }
+  const MatrixTensor* matrix(ValueId value) const { return matrices_[to_size(value)]; }
 
-  void set(ValueId value, Form form, std::byte* address) {
-    values_[static_cast<std::size_t>(value)][form] = address;
-  }
-  void set_matrix(ValueId value, const MatrixTensor* matrix) {
-    matrices_[static_cast<std::size_t>(value)] = matrix;
-  }
+  void set(ValueId value, Form form, std::byte* address) { values_[to_size(value)][form] = address; }
+  void set_matrix(ValueId value, const MatrixTensor* matrix) { matrices_[to_size(value)] = matrix; }
 
  private:
   std::vector<ByForm<std::byte*>> values_;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "backend/cpu/launches/best.h"
+#include "base/to_size.h"
 
 namespace weft::cpu {
 namespace {
@@ -28,7 +29,7 @@ LogSums::LogSums(const Graph& graph, const Node* node) {
   const Shape& rows = graph.value(node->inputs[0]).shape;
   n_parts_ = parts_of(rows.columns());
   max_rows_ = rows.rows(graph.bounds());
-  memory_ = base::Memory(static_cast<std::size_t>(max_rows_ * (2 * n_parts_ + 1)) * sizeof(float));
+  memory_ = base::Memory(to_size(max_rows_ * (2 * n_parts_ + 1)) * sizeof(float));
 }
 
 void LogSums::bind(const Addresses& addresses) {

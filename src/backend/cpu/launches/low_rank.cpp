@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "backend/cpu/launches/matmul.h"
+#include "base/to_size.h"
 
 namespace weft::cpu {
 namespace {
@@ -119,10 +120,10 @@ UsesLaunch::UsesLaunch(const Graph& graph, const LowRankValues& values, const Ex
       values_(values),
       rows_dim_(graph.value(values.begins).shape[0]),
       uses_dim_(graph.value(values.ids).shape[0]),
-      of_rows_(static_cast<std::size_t>(rows_dim_.value(graph.bounds()))),
+      of_rows_(to_size(rows_dim_.value(graph.bounds()))),
       order_(of_rows_.size()),
-      x_rows_(static_cast<std::size_t>(uses_dim_.value(graph.bounds()))),
-      experts_(static_cast<std::size_t>(groups->n_experts())),
+      x_rows_(to_size(uses_dim_.value(graph.bounds()))),
+      experts_(to_size(groups->n_experts())),
       begin_(experts_.size() + 2) {}
 
 bool UsesLaunch::serves(const LowRankValues& values, const ExpertGroupsLaunch* groups) const {
@@ -160,8 +161,8 @@ void UsesLaunch::run(std::int32_t, const TaskContext&) {
   }
   // Sorted by the expert of the first use; unchanged rows follow.
   const auto key = [&](std::int64_t row) {
-    const UseRange uses = of_rows_[static_cast<std::size_t>(row)];
-    return uses.begin == uses.end ? experts_.size() : static_cast<std::size_t>(ids_[uses.begin]);
+    const UseRange uses = of_rows_[to_size(row)];
+    return uses.begin == uses.end ? experts_.size() : to_size(ids_[uses.begin]);
   };
   std::fill(begin_.begin(), begin_.end(), 0);
   const auto n_uses = static_cast<std::int32_t>(n_uses_);
@@ -171,12 +172,12 @@ void UsesLaunch::run(std::int32_t, const TaskContext&) {
       uses.begin = std::clamp(begins_[row], 0, n_uses);
       uses.end = std::clamp(ends_[row], uses.begin, n_uses);
     }
-    of_rows_[static_cast<std::size_t>(row)] = uses;
+    of_rows_[to_size(row)] = uses;
     ++begin_[key(row) + 1];
   }
   for (std::size_t i = 1; i < begin_.size(); ++i) begin_[i] += begin_[i - 1];
   for (std::int64_t row = 0; row < n_rows_; ++row)
-    order_[static_cast<std::size_t>(begin_[key(row)]++)] = static_cast<std::int32_t>(row);
+    order_[to_size(begin_[key(row)]++)] = static_cast<std::int32_t>(row);
 }
 
 std::size_t UsesLaunch::held_bytes() const {
@@ -213,15 +214,15 @@ std::int32_t LowRankLaunch::prepare(const StepInfo& step) {
 }
 
 void LowRankLaunch::run(std::int32_t task, const TaskContext& context) {
-  const auto which = static_cast<std::size_t>(task / panel_tasks_);
+  const auto which = to_size(task / panel_tasks_);
   if (which >= uses_->experts().size()) return;
   const std::int32_t expert = uses_->experts()[which];
   const std::span<const std::int32_t> slots = uses_->groups().slots(expert);
-  const PackedMatrix& a = experts_[static_cast<std::size_t>(expert)];
+  const PackedMatrix& a = experts_[to_size(expert)];
   MatmulArgs args;
   args.weight = &a;
   args.x = reinterpret_cast<const std::byte*>(x_);
-  args.x_row_bytes = static_cast<std::size_t>(a.columns) * sizeof(float);
+  args.x_row_bytes = to_size(a.columns) * sizeof(float);
   args.x_rows = uses_->rows(expert).data();
   args.out = low_;
   args.out_stride = rank_;

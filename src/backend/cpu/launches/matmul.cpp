@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cpu/launches/screen.h"
+#include "base/to_size.h"
 
 namespace weft::cpu {
 namespace {
@@ -22,8 +23,7 @@ constexpr std::int64_t kFewColumns = 8;
 /// `panel_bytes` includes the gate's panel.
 std::int64_t panels_per_task(std::size_t panel_bytes, std::int64_t n_panels, int n_threads,
                              bool few_columns) {
-  const std::size_t share =
-      panel_bytes * static_cast<std::size_t>(n_panels) / static_cast<std::size_t>(n_threads);
+  const std::size_t share = panel_bytes * to_size(n_panels) / to_size(n_threads);
   const std::size_t least =
       few_columns ? std::clamp(share, kLeastBytesPerTask, kLeastBytesOfFewColumns) : kLeastBytesPerTask;
   const std::size_t bytes = std::clamp(share / kMatmulTasksPerThread, least, kMostBytesPerTask);
@@ -62,8 +62,8 @@ void bind_args(MatmulArgs& args, const MatmulValues& values, const Addresses& ad
   if (values.gate_bias != kNoValue) args.gate_bias = addresses.plain<const float>(values.gate_bias);
   if (values.residual != kNoValue) args.residual = addresses.plain<const float>(values.residual);
   args.x = addresses.in_form(values.x, form);
-  args.x_row_bytes = form == Form::kPlain ? static_cast<std::size_t>(x_columns) * sizeof(float)
-                                          : activation_row_bytes(form, x_columns);
+  args.x_row_bytes =
+      form == Form::kPlain ? to_size(x_columns) * sizeof(float) : activation_row_bytes(form, x_columns);
   args.out = addresses.plain<float>(values.out);
   args.out_stride = weight.rows;
 }
@@ -89,8 +89,7 @@ PackedMatrix pack_one(const PackedMatrix& matrix, std::int64_t panel, std::byte*
   PackedMatrix one =
       packed_shape(matrix.dtype, std::min<std::int64_t>(kPanelRows, matrix.rows - row), matrix.columns);
   one.data = to;
-  pack_panels(one.dtype, one.rows, one.columns, matrix.canonical + static_cast<std::size_t>(row) * stride, 0,
-              1, to);
+  pack_panels(one.dtype, one.rows, one.columns, matrix.canonical + to_size(row) * stride, 0, 1, to);
   return one;
 }
 
@@ -101,7 +100,7 @@ LowRankArgs pack_used(const LowRankArgs& args, const std::int32_t* out_rows, Ran
                       std::int64_t panel, std::byte* to) {
   LowRankArgs packed = args;
   auto* const experts = reinterpret_cast<PackedMatrix*>(to);
-  std::byte* next = to + in_lines(static_cast<std::size_t>(args.n_experts) * sizeof(PackedMatrix));
+  std::byte* next = to + in_lines(to_size(args.n_experts) * sizeof(PackedMatrix));
   std::uninitialized_fill_n(experts, args.n_experts,
                             packed_shape(args.experts[0].dtype, kPanelRows, args.experts[0].columns));
   for (std::int64_t c = columns.begin; c < columns.end; ++c) {
@@ -119,7 +118,7 @@ LowRankArgs pack_used(const LowRankArgs& args, const std::int32_t* out_rows, Ran
 std::size_t pack_used_bytes(const Graph& graph, const LowRankValues& values) {
   if (!values.used()) return 0;
   const ValueInfo& b = graph.value(values.b);
-  const auto n_experts = static_cast<std::size_t>(b.shape[0].constant());
+  const auto n_experts = to_size(b.shape[0].constant());
   return in_lines(n_experts * sizeof(PackedMatrix)) +
          n_experts * packed_shape(b.dtype, kPanelRows, b.shape[2].constant()).panel_bytes;
 }
@@ -256,8 +255,8 @@ bool MatmulLaunch::computes() const { return n_columns_ > kFewColumns; }
 std::span<const std::byte> MatmulLaunch::weights_from(std::int32_t task) const {
   const PackedMatrix& weight = *args_.weight;
   if (n_columns_ > kFewColumns || weight.canonical != nullptr) return {};
-  const auto begin = static_cast<std::size_t>(task * panels_per_task_) * weight.panel_bytes;
-  return {weight.data + begin, static_cast<std::size_t>(weight.n_panels()) * weight.panel_bytes - begin};
+  const auto begin = to_size(task * panels_per_task_) * weight.panel_bytes;
+  return {weight.data + begin, to_size(weight.n_panels()) * weight.panel_bytes - begin};
 }
 
 Work MatmulLaunch::work() const {
@@ -279,11 +278,11 @@ ExpertGroupsLaunch::ExpertGroupsLaunch(const Graph& graph, ValueId ids, std::int
     : ids_id_(ids),
       rows_(graph.value(ids).shape[0]),
       n_used_(static_cast<std::int32_t>(graph.value(ids).shape[1].constant())),
-      begin_(static_cast<std::size_t>(n_experts) + 1) {
-  const auto slots = static_cast<std::size_t>(rows_.value(graph.bounds()) * n_used_);
+      begin_(to_size(n_experts) + 1) {
+  const auto slots = to_size(rows_.value(graph.bounds()) * n_used_);
   slots_.resize(slots);
   slot_rows_.resize(slots);
-  active_.reserve(std::min(slots, static_cast<std::size_t>(n_experts)));
+  active_.reserve(std::min(slots, to_size(n_experts)));
 }
 
 void ExpertGroupsLaunch::bind(const Addresses& addresses) {
@@ -298,12 +297,12 @@ std::int32_t ExpertGroupsLaunch::prepare(const StepInfo& step) {
 void ExpertGroupsLaunch::run(std::int32_t, const TaskContext&) {
   const std::int64_t n_slots = n_rows_ * n_used_;
   std::fill(begin_.begin(), begin_.end(), 0);
-  for (std::int64_t s = 0; s < n_slots; ++s) ++begin_[static_cast<std::size_t>(ids_[s]) + 1];
+  for (std::int64_t s = 0; s < n_slots; ++s) ++begin_[to_size(ids_[s]) + 1];
   for (std::size_t e = 1; e < begin_.size(); ++e) begin_[e] += begin_[e - 1];
   for (std::int64_t s = 0; s < n_slots; ++s) {
-    auto& next = begin_[static_cast<std::size_t>(ids_[s])];
-    slots_[static_cast<std::size_t>(next)] = static_cast<std::int32_t>(s);
-    slot_rows_[static_cast<std::size_t>(next)] = static_cast<std::int32_t>(s / n_used_);
+    auto& next = begin_[to_size(ids_[s])];
+    slots_[to_size(next)] = static_cast<std::int32_t>(s);
+    slot_rows_[to_size(next)] = static_cast<std::int32_t>(s / n_used_);
     ++next;
   }
   // Each begin_[e] has moved to the end of e, which is the beginning of e + 1.
@@ -363,7 +362,7 @@ void MatmulExpertsLaunch::run(std::int32_t task, const TaskContext& context) {
 void MatmulExpertsLaunch::run_all(std::int32_t begin, std::int32_t end, const TaskContext& context) {
   const std::span<const std::int32_t> active = groups_->active();
   while (begin < end) {
-    const auto place = static_cast<std::size_t>(begin / panel_tasks_);
+    const auto place = to_size(begin / panel_tasks_);
     if (place >= active.size()) return;
     const std::int64_t first = begin % panel_tasks_;
     const std::int64_t n = std::min<std::int64_t>(end - begin, panel_tasks_ - first);
@@ -377,7 +376,7 @@ void MatmulExpertsLaunch::run_all(std::int32_t begin, std::int32_t end, const Ta
 
 void MatmulExpertsLaunch::multiply_expert(std::int64_t expert, Range panels, const TaskContext& context) {
   const std::span<const std::int32_t> slots = groups_->slots(expert);
-  const auto e = static_cast<std::size_t>(expert);
+  const auto e = to_size(expert);
   MatmulArgs args = args_;
   args.weight = &weights_[e];
   args.gate = gates_.empty() ? nullptr : &gates_[e];
@@ -392,8 +391,7 @@ void MatmulExpertsLaunch::multiply_expert(std::int64_t expert, Range panels, con
 Work MatmulExpertsLaunch::work() const {
   Work sum;
   for (const std::int32_t e : groups_->active())
-    sum += work_of(weights_[static_cast<std::size_t>(e)],
-                   gates_.empty() ? nullptr : &gates_[static_cast<std::size_t>(e)],
+    sum += work_of(weights_[to_size(e)], gates_.empty() ? nullptr : &gates_[to_size(e)],
                    static_cast<std::int64_t>(groups_->slots(e).size()));
   return sum;
 }

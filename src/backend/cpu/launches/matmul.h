@@ -9,6 +9,7 @@
 #include "backend/cpu/launches/low_rank.h"
 #include "backend/cpu/launches/quantised_output.h"
 #include "base/memory.h"
+#include "base/to_size.h"
 
 namespace weft::cpu {
 
@@ -97,9 +98,9 @@ class ExpertGroupsLaunch final : public Launch {
 
  private:
   std::span<const std::int32_t> part(const std::vector<std::int32_t>& of, std::int64_t expert) const {
-    const auto e = static_cast<std::size_t>(expert);
-    const auto begin = static_cast<std::size_t>(begin_[e]);
-    return {of.data() + begin, static_cast<std::size_t>(begin_[e + 1]) - begin};
+    const auto e = to_size(expert);
+    const auto begin = to_size(begin_[e]);
+    return {of.data() + begin, to_size(begin_[e + 1]) - begin};
   }
 
   ValueId ids_id_;

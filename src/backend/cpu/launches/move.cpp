@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "backend/rope.h"
+#include "base/to_size.h"
 
 namespace weft::cpu {
 
@@ -36,7 +37,7 @@ std::int32_t MoveLaunch::prepare(const StepInfo& step) {
 
 std::size_t MoveLaunch::scratch_bytes() const {
   const int row = layout_.n_kv_heads * layout_.k_head_dim;
-  return static_cast<std::size_t>(row + op_.rope.n_rot) * sizeof(float);
+  return to_size(row + op_.rope.n_rot) * sizeof(float);
 }
 
 void MoveLaunch::run(std::int32_t, const TaskContext& context) {

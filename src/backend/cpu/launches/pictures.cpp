@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/to_size.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -42,7 +44,7 @@ std::int64_t PoolLaunch::block_floats(std::int64_t n_rows, std::int64_t n_column
 std::size_t PoolLaunch::scratch_bytes() const {
   const std::int64_t most = std::max(std::min(kBlockFloats, block_floats(out_h_bound_, out_w_bound_)),
                                      block_floats(1, out_w_bound_));
-  return static_cast<std::size_t>(most + kWindowSlack) * sizeof(float);
+  return to_size(most + kWindowSlack) * sizeof(float);
 }
 
 void PoolLaunch::bind(const Addresses& addresses) {
@@ -125,7 +127,7 @@ ResizeLaunch::ResizeLaunch(const Graph& graph, const Node& node)
   width_ = x[3];
   out_height_ = op_.height;
   out_width_ = op_.width;
-  scratch_floats_ = static_cast<std::size_t>(width_.value(graph.bounds()));
+  scratch_floats_ = to_size(width_.value(graph.bounds()));
 }
 
 void ResizeLaunch::bind(const Addresses& addresses) {
@@ -181,7 +183,7 @@ void ResizeLaunch::run(std::int32_t task, const TaskContext& context) {
       std::fill_n(out, out_w, 0.0f);
       continue;
     }
-    const auto y = static_cast<std::size_t>(row % out_h);
+    const auto y = to_size(row % out_h);
     const float* const plane = x_ + row / out_h * h * w;
     if (op_.kind == ResizeKind::kNearest) {
       kernels.gather_row(plane + rows_.from[y] * w, columns_.from.data(), out_w, out);

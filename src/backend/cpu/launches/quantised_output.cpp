@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cpu/layout/packed_layout.h"
+#include "base/to_size.h"
 
 namespace weft::cpu {
 namespace {
@@ -22,7 +23,7 @@ QuantisedOutput::QuantisedOutput(Form form, std::int64_t n_columns, std::int64_t
     : form_(form),
       n_columns_(n_columns),
       n_groups_((n_columns + group_columns(form) - 1) / group_columns(form)),
-      made_(static_cast<std::size_t>(n_groups_ * max_blocks)) {}
+      made_(to_size(n_groups_ * max_blocks)) {}
 
 void QuantisedOutput::bind(const Addresses& addresses, ValueId output, const float* plain) {
   plain_ = plain;
@@ -44,7 +45,7 @@ bool QuantisedOutput::is_whole(std::int64_t block, std::int64_t group, Range col
   const Range own = {group * width, std::min((group + 1) * width, n_columns_)};
   const std::int64_t made = std::min(own.end, columns.end) - std::max(own.begin, columns.begin);
   if (made == own.end - own.begin) return true;
-  std::atomic<std::uint64_t>& made_so_far = made_[static_cast<std::size_t>(block * n_groups_ + group)];
+  std::atomic<std::uint64_t>& made_so_far = made_[to_size(block * n_groups_ + group)];
   // What another step has left there, which may have been cancelled, counts as nothing.
   std::uint64_t before = made_so_far.load(std::memory_order_relaxed), after = 0;
   do {

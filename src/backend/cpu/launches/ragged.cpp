@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/to_size.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -72,7 +74,7 @@ void RaggedAttentionLaunch::run(std::int32_t task, const TaskContext& context) {
     const std::int64_t first = keys_of(row).begin;
     args.n_rows = 0;
     for (std::int64_t r = row; r < end && keys_of(r).begin == first; ++r)
-      n_keys[static_cast<std::size_t>(args.n_rows++)] = static_cast<std::int32_t>(keys_of(r).end - first);
+      n_keys[to_size(args.n_rows++)] = static_cast<std::int32_t>(keys_of(r).end - first);
     args.q = q_ + row * args.q_stride + std::int64_t{head} * k_dim_;
     args.k = k_ + first * args.k_stride + std::int64_t{kv_head} * k_dim_;
     args.v = v_ + first * args.v_stride + std::int64_t{kv_head} * v_dim_;
@@ -100,7 +102,7 @@ std::string RaggedAttentionLaunch::describe(const Graph& graph) const {
 void ragged_mean(const Kernels& kernels, const float* x, std::int64_t n_rows, std::int64_t stride,
                  std::int64_t begin, std::int64_t end, std::int64_t n, float* out) {
   const Range rows = within(begin, end, n_rows);
-  std::memset(out, 0, static_cast<std::size_t>(n) * sizeof(float));
+  std::memset(out, 0, to_size(n) * sizeof(float));
   if (rows.begin == rows.end) return;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) kernels.add_row(out, x + row * stride, n, out);
   kernels.scale_row(out, 1.0f / static_cast<float>(rows.end - rows.begin), n, out);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/to_size.h"
 
 namespace weft::cpu {
 namespace {
@@ -65,12 +66,11 @@ void RecurrentLaunch::transpose(const MatrixTensor& matrix, std::vector<float>& 
   if (std::exchange(transposed_, &matrix) == &matrix) return;
   const PackedMatrix& packed = matrix.matrices()[0];
   WEFT_CHECK(packed.rows == n_columns_);
-  out.resize(static_cast<std::size_t>(packed.rows * packed.columns));
-  std::vector<float> row(static_cast<std::size_t>(packed.columns));
+  out.resize(to_size(packed.rows * packed.columns));
+  std::vector<float> row(to_size(packed.columns));
   for (std::int64_t r = 0; r < packed.rows; ++r) {
     unpack_packed_row(packed, r, row.data());
-    for (std::int64_t c = 0; c < packed.columns; ++c)
-      out[static_cast<std::size_t>(c * packed.rows + r)] = row[static_cast<std::size_t>(c)];
+    for (std::int64_t c = 0; c < packed.columns; ++c) out[to_size(c * packed.rows + r)] = row[to_size(c)];
   }
 }
 
@@ -85,7 +85,7 @@ void ConvLaunch::bind(const Addresses& addresses) {
 }
 
 std::size_t ConvLaunch::held_bytes() const {  // weight_, which binding makes.
-  return static_cast<std::size_t>((n_state_rows_ + 1) * n_columns_) * sizeof(float);
+  return to_size((n_state_rows_ + 1) * n_columns_) * sizeof(float);
 }
 
 void ConvLaunch::run_row(std::int64_t, const RecurrentRow& common, std::int64_t column,
@@ -121,7 +121,7 @@ void ScanLaunch::bind(const Addresses& addresses) {
 }
 
 std::size_t ScanLaunch::held_bytes() const {  // a_, which binding makes.
-  return static_cast<std::size_t>(n_heads_ > 0 ? n_heads_ : n_columns_ * n_state_rows_) * sizeof(float);
+  return to_size(n_heads_ > 0 ? n_heads_ : n_columns_ * n_state_rows_) * sizeof(float);
 }
 
 void ScanLaunch::run_row(std::int64_t row_index, const RecurrentRow& common, std::int64_t column,

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/to_size.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -41,7 +43,7 @@ ReduceLaunch::ReduceLaunch(const Node& node, const View& x)
   for (int i = 0; i < x.shape.rank(); ++i) {
     const bool is_reduced = (op_.axes >> i & 1) != 0;
     std::vector<Dim>& sizes = is_reduced ? reduced : kept;
-    (is_reduced ? reduced_ : kept_).strides[sizes.size()] = x.strides[static_cast<std::size_t>(i)];
+    (is_reduced ? reduced_ : kept_).strides[sizes.size()] = x.strides[to_size(i)];
     sizes.push_back(x.shape[i]);
   }
   kept_.shape = Shape(kept);
@@ -60,8 +62,8 @@ std::int32_t ReduceLaunch::prepare(const StepInfo& step) {
   views[1].offset = 0;
   std::int64_t stride = 1;
   for (int i = views[1].rank; i-- > 0;) {
-    views[1].strides[static_cast<std::size_t>(i)] = stride;
-    stride *= views[1].sizes[static_cast<std::size_t>(i)];
+    views[1].strides[to_size(i)] = stride;
+    stride *= views[1].sizes[to_size(i)];
   }
   results_.set(views);
   const StridedView elements = at_step(reduced_, step.symbols);

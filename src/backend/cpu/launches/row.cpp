@@ -12,6 +12,7 @@
 #include "backend/cpu/launches/elementwise.h"
 #include "backend/rope.h"
 #include "base/check.h"
+#include "base/to_size.h"
 
 namespace weft::cpu {
 namespace {
@@ -24,7 +25,7 @@ std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 std::int64_t n_log_sum_parts(std::int64_t columns) { return (columns + kLogSumPart - 1) / kLogSumPart; }
 std::size_t log_sum_part_bytes(std::int64_t columns) {
-  return static_cast<std::size_t>(n_log_sum_parts(columns)) * sizeof(float);
+  return to_size(n_log_sum_parts(columns)) * sizeof(float);
 }
 
 }  // namespace
@@ -35,7 +36,7 @@ RopeTableLaunch::RopeTableLaunch(const ops::Rope& op, ValueId positions, ValueId
       positions_id_(positions),
       factors_id_(factors),
       rows_(rows),
-      table_(static_cast<std::size_t>(max_rows * op.n_rot) * sizeof(float)) {}
+      table_(to_size(max_rows * op.n_rot) * sizeof(float)) {}
 
 bool RopeTableLaunch::serves(const ops::Rope& op, ValueId positions, ValueId factors) const {
   ops::Rope same = op_;
@@ -153,12 +154,12 @@ std::size_t RowLaunch::row_stride(ValueId value) const {
   if (info.shape.rank() < 2) return 0;
   // What all rows read (a table, a cache) has no stride.
   const std::int64_t per_row = info.shape.row_dim().multiple_of(rows_).value_or(0) * info.shape.columns();
-  return static_cast<std::size_t>(per_row) * sizeof(float);
+  return to_size(per_row) * sizeof(float);
 }
 
 std::int64_t RowLaunch::rows_at_once() const {
   const std::int64_t columns = instructions_.front().columns;
-  const auto bytes = static_cast<std::size_t>(columns) * sizeof(float);
+  const auto bytes = to_size(columns) * sizeof(float);
   const auto is_plain = [&](ValueId value) { return row_stride(value) == bytes; };
   const auto is_of_elements = [](const auto& op) {
     return std::is_constructible_v<ElementwiseOp, decltype(op)>;
@@ -185,11 +186,11 @@ void RowLaunch::settle(const std::vector<bool>& needed_outside) {
     }
     if (std::holds_alternative<ops::ExpertWeights>(instruction.op)) {
       instruction.scratch_offset = scratch_bytes_;
-      scratch_bytes_ += aligned(static_cast<std::size_t>(instruction.columns) * sizeof(float));
+      scratch_bytes_ += aligned(to_size(instruction.columns) * sizeof(float));
     }
     if (const auto* best = std::get_if<ops::Best>(&instruction.op)) {
       instruction.scratch_offset = scratch_bytes_;
-      scratch_bytes_ += aligned(static_cast<std::size_t>(best->n) * sizeof(BestEntry));
+      scratch_bytes_ += aligned(to_size(best->n) * sizeof(BestEntry));
     }
     if (std::holds_alternative<ops::LogSumExp>(instruction.op)) {
       instruction.scratch_offset = scratch_bytes_;
@@ -200,13 +201,13 @@ void RowLaunch::settle(const std::vector<bool>& needed_outside) {
       out.stride = activation_row_bytes(quantise->form, instruction.columns);
     } else {
       out.stride = row_stride(out.value);
-      if (!needed_outside[static_cast<std::size_t>(out.value)]) {
+      if (!needed_outside[to_size(out.value)]) {
         out.scratch = true;
         out.offset = scratch_of[out.value] = scratch_bytes_;
         const Shape& shape = graph_.value(out.value).shape;  // A vector is one row, without a stride.
         const std::int64_t alone = shape.rank() == 1 && shape[0].is_constant() ? shape.columns() : 1;
-        const std::size_t bytes = std::max(out.stride, static_cast<std::size_t>(alone) * sizeof(float));
-        scratch_bytes_ += aligned(bytes * static_cast<std::size_t>(rows_at_once_));
+        const std::size_t bytes = std::max(out.stride, to_size(alone) * sizeof(float));
+        scratch_bytes_ += aligned(bytes * to_size(rows_at_once_));
       }
     }
   }
@@ -280,8 +281,7 @@ void RowLaunch::execute(const Instruction& instruction, std::int64_t row, std::i
                         const TaskContext& context) const {
   const Kernels& kernels = context.kernels;
   const auto at = [&](const Operand& operand) {
-    return operand.scratch ? context.scratch + operand.offset
-                           : operand.base + static_cast<std::size_t>(row) * operand.stride;
+    return operand.scratch ? context.scratch + operand.offset : operand.base + to_size(row) * operand.stride;
   };
   const auto in = [&](std::size_t i) { return reinterpret_cast<const float*>(at(instruction.in[i])); };
   // What all rows share and each row picks its own entry of: ids, cells.
@@ -298,16 +298,16 @@ void RowLaunch::execute(const Instruction& instruction, std::int64_t row, std::i
             const std::int64_t id =
                 std::clamp<std::int64_t>(index(1), 0, std::max<std::int64_t>(instruction.n_in_rows - 1, 0));
             if (instruction.n_in_rows == 0) {
-              std::memset(out, 0, static_cast<std::size_t>(n) * sizeof(float));
+              std::memset(out, 0, to_size(n) * sizeof(float));
             } else if (instruction.table != nullptr) {
               unpack_packed_row(instruction.table->matrices()[0], id, out);
             } else {
               const auto* table = reinterpret_cast<const float*>(instruction.in[0].base);
-              std::memcpy(out, table + id * n, static_cast<std::size_t>(n) * sizeof(float));
+              std::memcpy(out, table + id * n, to_size(n) * sizeof(float));
             }
           },
           [&](const ops::Override&) {
-            std::memcpy(out, index(2) != 0 ? in(1) : in(0), static_cast<std::size_t>(n) * sizeof(float));
+            std::memcpy(out, index(2) != 0 ? in(1) : in(0), to_size(n) * sizeof(float));
           },
           [&](const ops::Norm& op) {
             const std::int64_t group = op.group == 0 ? n : op.group;
@@ -338,8 +338,8 @@ void RowLaunch::execute(const Instruction& instruction, std::int64_t row, std::i
           },
           [&](const ops::StoreCache& op) {
             if (op.role == CacheRole::kSlots) {
-              const auto bytes = static_cast<std::size_t>(n) * sizeof(float);
-              std::memcpy(instruction.in[0].base + static_cast<std::size_t>(index(2)) * bytes, in(1), bytes);
+              const auto bytes = to_size(n) * sizeof(float);
+              std::memcpy(instruction.in[0].base + to_size(index(2)) * bytes, in(1), bytes);
               return;
             }
             const auto store = op.role == CacheRole::kKeys ? kernels.store_k : kernels.store_v;
@@ -389,7 +389,7 @@ void RowLaunch::execute(const Instruction& instruction, std::int64_t row, std::i
             const auto* const x = reinterpret_cast<const float*>(instruction.in[0].base);
             for (std::int64_t j = 0; j < op.kernel; ++j) {
               const std::int64_t from = row * op.stride - op.padding + j;
-              const auto bytes = static_cast<std::size_t>(n) * sizeof(float);
+              const auto bytes = to_size(n) * sizeof(float);
               if (from >= 0 && from < instruction.n_in_rows) {
                 std::memcpy(out + j * n, x + from * n, bytes);
               } else {

@@ -4,11 +4,12 @@
 #include <utility>
 
 #include "backend/cpu/layout/packed_layout.h"
+#include "base/to_size.h"
 
 namespace weft::cpu {
 
 std::size_t screen_scratch_bytes(std::int64_t weight_columns) {
-  const auto n_blocks = static_cast<std::size_t>((weight_columns + kBlockColumns - 1) / kBlockColumns);
+  const auto n_blocks = to_size((weight_columns + kBlockColumns - 1) / kBlockColumns);
   return (kScreenColumns * n_blocks * sizeof(ScreenFactors) + 63) / 64 * 64;
 }
 
@@ -38,18 +39,17 @@ struct Scratch {
 
   static std::size_t bytes(std::int64_t weight_columns, int n_threads, int n) {
     return screen_scratch_bytes(weight_columns) + kPanelsPerSearch * sizeof(std::int32_t) +
-           static_cast<std::size_t>(n_threads) * sizeof(const BestEntry*) +
-           static_cast<std::size_t>(n) * (2 * sizeof(BestEntry) + sizeof(std::int32_t));
+           to_size(n_threads) * sizeof(const BestEntry*) +
+           to_size(n) * (2 * sizeof(BestEntry) + sizeof(std::int32_t));
   }
   Scratch(std::byte* at, std::int64_t weight_columns, int n_threads, int n) {
     const auto take = [&at](std::size_t bytes) { return std::exchange(at, at + bytes); };
     factors = take(screen_scratch_bytes(weight_columns));
-    next = reinterpret_cast<const BestEntry**>(
-        take(static_cast<std::size_t>(n_threads) * sizeof(const BestEntry*)));
+    next = reinterpret_cast<const BestEntry**>(take(to_size(n_threads) * sizeof(const BestEntry*)));
     found = reinterpret_cast<std::int32_t*>(take(kPanelsPerSearch * sizeof(std::int32_t)));
-    sums = reinterpret_cast<BestEntry*>(take(static_cast<std::size_t>(n) * sizeof(BestEntry)));
-    exact = reinterpret_cast<BestEntry*>(take(static_cast<std::size_t>(n) * sizeof(BestEntry)));
-    panels = reinterpret_cast<std::int32_t*>(take(static_cast<std::size_t>(n) * sizeof(std::int32_t)));
+    sums = reinterpret_cast<BestEntry*>(take(to_size(n) * sizeof(BestEntry)));
+    exact = reinterpret_cast<BestEntry*>(take(to_size(n) * sizeof(BestEntry)));
+    panels = reinterpret_cast<std::int32_t*>(take(to_size(n) * sizeof(std::int32_t)));
   }
 };
 
@@ -69,8 +69,8 @@ ScreenLaunch::ScreenLaunch(const Graph& graph, const MatmulValues& values, const
       weight_columns_(graph.value(values.weight).shape.columns()),
       taken_(std::move(taken)),
       best_sums_(graph, best, n_threads),
-      memory_(2 * sizeof(float) * static_cast<std::size_t>(padded_rows(graph, values.weight)) *
-              static_cast<std::size_t>(std::min<std::int64_t>(kScreenColumns, rows_.value(graph.bounds())))) {
+      memory_(2 * sizeof(float) * to_size(padded_rows(graph, values.weight)) *
+              to_size(std::min<std::int64_t>(kScreenColumns, rows_.value(graph.bounds())))) {
   args_.stride = padded_rows(graph, values.weight);
   args_.sums = reinterpret_cast<float*>(memory_.data());
   args_.bounds = args_.sums + memory_.size() / sizeof(float) / 2;
@@ -127,7 +127,7 @@ CandidatesLaunch::CandidatesLaunch(const MatmulValues& values, ScreenLaunch& scr
       screen_(screen),
       taken_(std::move(taken)),
       best_(taken_->best),
-      of_threads_(static_cast<std::size_t>(best_.n_threads())) {}
+      of_threads_(to_size(best_.n_threads())) {}
 
 std::int32_t CandidatesLaunch::prepare(const StepInfo& step) {
   step_ = step.number;
@@ -146,7 +146,7 @@ float CandidatesLaunch::least_of(std::int64_t column, const TaskContext& context
   const std::int32_t* const end = std::unique(scratch.panels, scratch.panels + n);
   std::fill_n(scratch.exact, n, kNoBest);
   MatmulArgs args = args_;
-  args.x += static_cast<std::size_t>(column) * args.x_row_bytes;
+  args.x += to_size(column) * args.x_row_bytes;
   args.best = {.lists = scratch.exact, .n = n};
   for (const std::int32_t* panel = scratch.panels; panel != end; ++panel)
     context.kernels.matmul(args, {*panel, *panel + 1}, {0, 1});
@@ -155,7 +155,7 @@ float CandidatesLaunch::least_of(std::int64_t column, const TaskContext& context
 
 void CandidatesLaunch::run(std::int32_t task, const TaskContext& context) {
   const Scratch scratch(context.scratch, args_.weight->columns, best_.n_threads(), best_.n());
-  OfThread& own = of_threads_[static_cast<std::size_t>(context.thread)];
+  OfThread& own = of_threads_[to_size(context.thread)];
   const auto wanted = [&](std::int64_t column) { return wanted_best(best_.counts(), column, best_.n()); };
   if (std::exchange(own.step, step_) != step_) {
     own.work = {};

@@ -4,6 +4,8 @@
 #include <array>
 #include <vector>
 
+#include "base/to_size.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -52,7 +54,7 @@ void SoftmaxLaunch::run(std::int32_t task, const TaskContext& context) {
 
 SoftmaxAcrossLaunch::SoftmaxAcrossLaunch(const Graph& graph, const View& x, const View& out)
     : x_lines_(lines_of(x)), out_lines_(lines_of(out)), size_dim_(x.shape.back()) {
-  const auto last = static_cast<std::size_t>(x.shape.rank() - 1);
+  const auto last = to_size(x.shape.rank() - 1);
   x_stride_dim_ = x.strides[last];
   out_stride_dim_ = out.strides[last];
   most_ = size_dim_.value(graph.bounds());
@@ -78,7 +80,7 @@ std::int32_t SoftmaxAcrossLaunch::prepare(const StepInfo& step) {
 }
 
 std::size_t SoftmaxAcrossLaunch::scratch_bytes() const {
-  return static_cast<std::size_t>(together_ * (most_ + kApart)) * sizeof(float);
+  return to_size(together_ * (most_ + kApart)) * sizeof(float);
 }
 
 void SoftmaxAcrossLaunch::run(std::int32_t task, const TaskContext& context) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/to_size.h"
+
 namespace weft::cpu {
 namespace {
 
@@ -45,7 +47,7 @@ std::uint64_t* sort_by_digits(std::uint64_t* entries, std::uint64_t* other, std:
   constexpr std::size_t kDigits = std::size_t{1} << kBits;
   std::uint32_t counts[kPasses][kDigits] = {};
   const auto digit = [](std::uint64_t entry, int pass) {
-    return static_cast<std::size_t>(entry >> (32 + pass * kBits)) & (kDigits - 1);
+    return to_size(entry >> (32 + pass * kBits)) & (kDigits - 1);
   };
   for (std::int64_t i = 0; i < n; ++i)
     for (int pass = 0; pass < kPasses; ++pass) ++counts[pass][digit(entries[i], pass)];
@@ -91,9 +93,7 @@ std::int32_t ArgsortLaunch::prepare(const StepInfo& step) {
   return shares_.n_tasks;
 }
 
-std::size_t ArgsortLaunch::scratch_bytes() const {
-  return 2 * static_cast<std::size_t>(most_) * sizeof(std::uint64_t);
-}
+std::size_t ArgsortLaunch::scratch_bytes() const { return 2 * to_size(most_) * sizeof(std::uint64_t); }
 
 void ArgsortLaunch::run(std::int32_t task, const TaskContext& context) {
   const std::int64_t end = std::min((task + 1) * shares_.per_task, n_lines_);

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "base/to_size.h"
+
 namespace weft::cpu {
 
 std::int64_t StridedView::n_elements() const {
   std::int64_t n = 1;
-  for (int i = 0; i < rank; ++i) n *= sizes[static_cast<std::size_t>(i)];
+  for (int i = 0; i < rank; ++i) n *= sizes[to_size(i)];
   return n;
 }
 
@@ -15,7 +17,7 @@ StridedView at_step(const View& view, std::span<const std::int64_t> symbols) {
   result.rank = view.shape.rank();
   result.offset = view.offset.value(symbols);
   for (int i = 0; i < result.rank; ++i) {
-    const auto axis = static_cast<std::size_t>(i);
+    const auto axis = to_size(i);
     result.sizes[axis] = view.shape[i].value(symbols);
     result.strides[axis] = view.strides[axis].value(symbols);
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/views.h"
+#include "base/to_size.h"
 
 namespace weft::cpu {
 
@@ -68,7 +69,7 @@ class StridedLoops {
  private:
   static constexpr int kMaxAxes = Shape::kMaxRank;
   using Axes = std::array<std::int64_t, kMaxAxes>;
-  static constexpr std::size_t index_of(int i) { return static_cast<std::size_t>(i); }
+  static constexpr std::size_t index_of(int i) { return to_size(i); }
   void step(Offsets& at, int axis, std::int64_t times) const {
     for (int o = 0; o < n_operands_; ++o) at[index_of(o)] += times * strides_[index_of(o)][index_of(axis)];
   }

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/to_size.h"
 #include "weft/dtype.h"
 #include "weft/graph/extent.h"
 #include "weft/graph/kinds.h"
@@ -33,15 +34,15 @@ static constexpr std::size_t cache_unit_bytes(DType type) {
 }
 /// What a cell has of units and of scales in one head. Quantised types need whole blocks.
 static constexpr std::size_t cache_units(DType type, int head_dim) {
-  return static_cast<std::size_t>(type == DType::kQ4_0 ? head_dim / 2 : head_dim);
+  return to_size(type == DType::kQ4_0 ? head_dim / 2 : head_dim);
 }
 static constexpr std::size_t cache_scales(DType type, int head_dim) {
-  return static_cast<std::size_t>(is_quantised_cache(type) ? head_dim / kCacheBlock : 0);
+  return to_size(is_quantised_cache(type) ? head_dim / kCacheBlock : 0);
 }
 static constexpr std::size_t kCacheScaleBytes = 2;  ///< F16
 
 static constexpr std::size_t cache_page_bytes(DType type, int n_kv_heads, int head_dim) {
-  return static_cast<std::size_t>(n_kv_heads) * kPageCells *
+  return to_size(n_kv_heads) * kPageCells *
          (cache_units(type, head_dim) * cache_unit_bytes(type) +
           cache_scales(type, head_dim) * kCacheScaleBytes);
 }

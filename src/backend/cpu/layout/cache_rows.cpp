@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "backend/cpu/layout/cache_layout.h"
+#include "base/to_size.h"
 #include "tensor/codec.h"
 
 namespace weft::cpu {
@@ -18,8 +19,7 @@ class CellPieces {
         n_units_(cache_units(shape.dtype, shape.head_dim)),
         n_scales_(cache_scales(shape.dtype, shape.head_dim)),
         head_bytes_(cache_page_bytes(shape.dtype, 1, shape.head_dim)),
-        page_(static_cast<std::size_t>(cell / kPageCells) * static_cast<std::size_t>(shape.n_heads) *
-              head_bytes_),
+        page_(to_size(cell / kPageCells) * to_size(shape.n_heads) * head_bytes_),
         units_(cache_places(role, is_paired_cache(shape.dtype), cell, static_cast<std::ptrdiff_t>(n_units_))),
         scales_(cache_places(role, false, cell, static_cast<std::ptrdiff_t>(n_scales_))) {}
 
@@ -50,9 +50,9 @@ class CellPieces {
   }
 
  private:
-  std::size_t first(int head) const { return page_ + static_cast<std::size_t>(head) * head_bytes_; }
+  std::size_t first(int head) const { return page_ + to_size(head) * head_bytes_; }
   static std::size_t place(const Places& places, std::size_t i) {
-    return static_cast<std::size_t>(place_of(places, static_cast<std::ptrdiff_t>(i)));
+    return to_size(place_of(places, static_cast<std::ptrdiff_t>(i)));
   }
 
   std::size_t unit_bytes_, n_units_, n_scales_, head_bytes_, page_;
@@ -84,7 +84,7 @@ void read_cells(const CacheShape& shape, CacheRole role, const std::byte* cache,
   if (role == CacheRole::kSlots) {
     const std::size_t n = slot_bytes(shape);
     for (std::size_t i = 0; i < cells.size(); ++i)
-      std::memcpy(rows + i * n, cache + static_cast<std::size_t>(cells[i]) * n, n);
+      std::memcpy(rows + i * n, cache + to_size(cells[i]) * n, n);
     return;
   }
   for (const std::int32_t cell : cells) {
@@ -103,7 +103,7 @@ void write_cells(const CacheShape& shape, CacheRole role, std::span<const std::i
   if (role == CacheRole::kSlots) {
     const std::size_t n = slot_bytes(shape);
     for (std::size_t i = 0; i < cells.size(); ++i)
-      std::memcpy(cache + static_cast<std::size_t>(cells[i]) * n, rows + i * n, n);
+      std::memcpy(cache + to_size(cells[i]) * n, rows + i * n, n);
     return;
   }
   for (const std::int32_t cell : cells) {

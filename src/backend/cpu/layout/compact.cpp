@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/to_size.h"
 #include "tensor/codec.h"
 
 namespace weft::cpu {
@@ -32,8 +33,8 @@ Table table_of(std::int64_t n_rows, std::int64_t columns, const std::byte* rows,
   std::array<std::int64_t, 256> counts{};
   counts[0] = (kPanelRows - n_rows) * columns;  // Rows past the last one are zero.
   for (std::int64_t r = 0; r < n_rows; ++r) {
-    const std::byte* const row = rows + static_cast<std::size_t>(r) * stride;
-    for (std::int64_t k = 0; k < columns; ++k) ++counts[static_cast<std::size_t>(high_of(row + 2 * k))];
+    const std::byte* const row = rows + to_size(r) * stride;
+    for (std::int64_t k = 0; k < columns; ++k) ++counts[to_size(high_of(row + 2 * k))];
   }
   std::array<std::uint8_t, 256> order{};
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::uint8_t>(i);
@@ -53,7 +54,7 @@ bool pack_panel(std::int64_t n_rows, std::int64_t columns, const std::byte* rows
                 std::byte* panel) {
   const Table table = table_of(n_rows, columns, rows, stride);
   const std::int64_t header = compact_header_bytes(columns);
-  std::memset(panel, 0, static_cast<std::size_t>(header));
+  std::memset(panel, 0, to_size(header));
   std::memcpy(panel, table.bytes.data(), table.bytes.size());
   std::byte* escape = panel + kCompactTable;
   const std::byte* const last_escape = panel + header - kEscapeBytes;
@@ -70,15 +71,14 @@ bool pack_panel(std::int64_t n_rows, std::int64_t columns, const std::byte* rows
         std::memset(unit + group * kGroupBytes, zero * 0x11, 4 * kPanelRows);
     }
     for (int row = 0; row < n_rows; ++row) {
-      const std::byte* const from =
-          rows + static_cast<std::size_t>(row) * stride + 2 * u * std::int64_t{kCompactColumns};
+      const std::byte* const from = rows + to_size(row) * stride + 2 * u * std::int64_t{kCompactColumns};
       for (int column = 0; column < kBlockColumns; ++column) {
         const int group = column / 4, place = byte_in_group(row, column % 4);
         std::byte* const to = unit + group * kGroupBytes + place;
         int nibbles = 0;
         for (int record = 0; record < 2; ++record) {
           const std::byte* const weight = from + 2 * (record * kBlockColumns + column);
-          int index = table.index[static_cast<std::size_t>(high_of(weight))];
+          int index = table.index[to_size(high_of(weight))];
           if (index == kCompactTable) {
             if (escape == last_escape) return false;
             put_escape(static_cast<std::uint32_t>(u) << kEscapeUnitShift |
@@ -109,8 +109,7 @@ PackedMatrix compact_shape(std::int64_t rows, std::int64_t columns) {
   return {.dtype = DType::kBF16,
           .rows = rows,
           .columns = columns,
-          .panel_bytes = static_cast<std::size_t>(compact_header_bytes(columns) +
-                                                  columns / kCompactColumns * kUnitBytes),
+          .panel_bytes = to_size(compact_header_bytes(columns) + columns / kCompactColumns * kUnitBytes),
           .compact = true};
 }
 
@@ -120,10 +119,8 @@ bool pack_compact_panels(std::int64_t rows, std::int64_t columns, const std::byt
   const std::size_t stride = row_bytes(DType::kBF16, columns);
   for (std::int64_t p = begin; p < end; ++p) {
     const std::int64_t n_rows = std::min<std::int64_t>(kPanelRows, rows - p * kPanelRows);
-    if (!pack_panel(n_rows, columns, canonical, stride,
-                    out + static_cast<std::size_t>(p) * matrix.panel_bytes))
-      return false;
-    canonical += static_cast<std::size_t>(n_rows) * stride;
+    if (!pack_panel(n_rows, columns, canonical, stride, out + to_size(p) * matrix.panel_bytes)) return false;
+    canonical += to_size(n_rows) * stride;
   }
   return true;
 }

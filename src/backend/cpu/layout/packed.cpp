@@ -11,6 +11,7 @@
 #include "backend/cpu/layout/packed_layout.h"
 #include "backend/cpu/layout/packed_source.h"
 #include "backend/cpu/layout/packed_source_small.h"
+#include "base/to_size.h"
 #include "tensor/codec.h"
 #include "weft/error.h"
 
@@ -166,10 +167,10 @@ void pack_quantised(std::int64_t n_rows, std::int64_t columns, const std::byte* 
   // A few records at a time, so that they stay in the first-level cache while all rows write to them.
   for (std::int64_t at = 0; at < n_records(columns); at += kBlocks) {
     const int n = static_cast<int>(std::min<std::int64_t>(kBlocks, n_records(columns) - at));
-    if (kSuper && n < kBlocks) std::memset(panel, 0, static_cast<std::size_t>(unit_bytes(kLayout)));
+    if (kSuper && n < kBlocks) std::memset(panel, 0, to_size(unit_bytes(kLayout)));
     for (int row = 0; row < n_rows; ++row) {
-      const std::byte* const blocks = canonical + static_cast<std::size_t>(row) * stride +
-                                      static_cast<std::size_t>(at / From::kParts) * From::kBytes;
+      const std::byte* const blocks =
+          canonical + to_size(row) * stride + to_size(at / From::kParts) * From::kBytes;
       put_factors<kLayout>(blocks, row, panel);
       if constexpr (kLayout.scales == ScaleKind::kSuperMin)
         put_six_bits<kLayout>(blocks, row, panel + factor_bytes(kLayout.scales));
@@ -194,9 +195,9 @@ void pack_floats(std::int64_t n_rows, std::int64_t columns, const std::byte* can
   constexpr int kSize = kLayout.element_bytes;
   for (std::int64_t begin = 0; begin < columns; begin += kBlockColumns) {
     const std::int64_t n = std::min<std::int64_t>(kBlockColumns, columns - begin);
-    if (n < kBlockColumns) std::memset(panel, 0, static_cast<std::size_t>(record_bytes(kLayout)));
+    if (n < kBlockColumns) std::memset(panel, 0, to_size(record_bytes(kLayout)));
     for (int row = 0; row < n_rows; ++row) {
-      const std::byte* const from = canonical + static_cast<std::size_t>(row) * stride + begin * kSize;
+      const std::byte* const from = canonical + to_size(row) * stride + begin * kSize;
       for (std::int64_t k = 0; k < n; ++k) {
         std::memcpy(panel + (k * kPanelRows + row) * kSize, from + k * kSize, kSize);
       }
@@ -237,7 +238,7 @@ Words bits_in(Plane plane, const std::byte* p, int row) {
   const std::byte* const lane = p + row * 4;
   Words words = {};
   for (int j = 0; j < 8; ++j) {
-    const auto u = static_cast<std::size_t>(j);
+    const auto u = to_size(j);
     switch (plane) {
       case Plane::kNone:
         break;
@@ -343,8 +344,8 @@ bool is_tall(DType dtype, std::int64_t rows, std::int64_t columns) {
 PackedMatrix packed_shape(DType dtype, std::int64_t rows, std::int64_t columns) {
   const PanelLayout& layout = is_tall(dtype, rows, columns) ? *tall_layout_of(dtype) : layout_of(dtype);
   const std::int64_t n = (columns + unit_columns(layout) - 1) / unit_columns(layout);
-  const auto panel_bytes = static_cast<std::size_t>((n * unit_bytes(layout) + 63) / 64 * 64);
-  const auto low_bytes = static_cast<std::size_t>(layout.tall ? n * plane_bytes(Plane::kPairs) : 0);
+  const auto panel_bytes = to_size((n * unit_bytes(layout) + 63) / 64 * 64);
+  const auto low_bytes = to_size(layout.tall ? n * plane_bytes(Plane::kPairs) : 0);
   return {
       .dtype = dtype, .rows = rows, .columns = columns, .panel_bytes = panel_bytes, .low_bytes = low_bytes};
 }
@@ -354,9 +355,8 @@ std::size_t packed_bytes(DType dtype, std::int64_t rows, std::int64_t columns) {
 }
 
 std::size_t matrix_bytes(const PackedMatrix& matrix) {
-  if (matrix.canonical != nullptr)
-    return row_bytes(matrix.dtype, matrix.columns) * static_cast<std::size_t>(matrix.rows);
-  return static_cast<std::size_t>(matrix.n_panels()) * (matrix.panel_bytes + kLowPlanes * matrix.low_bytes);
+  if (matrix.canonical != nullptr) return row_bytes(matrix.dtype, matrix.columns) * to_size(matrix.rows);
+  return to_size(matrix.n_panels()) * (matrix.panel_bytes + kLowPlanes * matrix.low_bytes);
 }
 
 void pack_panels(DType dtype, std::int64_t rows, std::int64_t columns, const std::byte* canonical,
@@ -368,7 +368,7 @@ void pack_panels(DType dtype, std::int64_t rows, std::int64_t columns, const std
   for (std::int64_t p = begin; p < end; ++p) {
     const std::int64_t row = p * kPanelRows;
     const std::int64_t n_rows = std::min<std::int64_t>(kPanelRows, rows - row);
-    std::byte* const panel = out + static_cast<std::size_t>(p) * matrix.panel_bytes;
+    std::byte* const panel = out + to_size(p) * matrix.panel_bytes;
     LowPlanes low;
     for (std::size_t i = 0; i < low.size(); ++i)
       low[i] = out + (low_of(matrix, static_cast<int>(i), p) - out);
@@ -377,15 +377,14 @@ void pack_panels(DType dtype, std::int64_t rows, std::int64_t columns, const std
       for (std::byte* plane : low) std::memset(plane, 0, matrix.low_bytes);
     }
     pack(n_rows, columns, canonical, stride, panel, low);
-    canonical += static_cast<std::size_t>(n_rows) * stride;
+    canonical += to_size(n_rows) * stride;
   }
 }
 
 void unpack_packed_row(const PackedMatrix& matrix, std::int64_t row, float* out) {
   if (matrix.canonical != nullptr) {
     const std::size_t stride = row_bytes(matrix.dtype, matrix.columns);
-    unpack_row(matrix.dtype, matrix.canonical + static_cast<std::size_t>(row) * stride,
-               {out, static_cast<std::size_t>(matrix.columns)});
+    unpack_row(matrix.dtype, matrix.canonical + to_size(row) * stride, {out, to_size(matrix.columns)});
     return;
   }
   if (matrix.compact) return unpack_compact_row(matrix, row, out);
@@ -409,7 +408,7 @@ void unpack_packed_row(const PackedMatrix& matrix, std::int64_t row, float* out)
     ScaleAndMin s;
     for (int k = 0; k < n; ++k) {
       if (k % 16 == 0) s = scale_at(layout, unit, unit + scales_offset(layout, part), lane, part, k);
-      int code = static_cast<int>(codes[static_cast<std::size_t>(k / 4)] >> (8 * (k % 4)) & 0xff);
+      int code = static_cast<int>(codes[to_size(k / 4)] >> (8 * (k % 4)) & 0xff);
       if (has_table) code = layout.table.of[code];
       out[k] = s.scale * static_cast<float>(code - layout.zero) + s.min;
     }
@@ -423,7 +422,7 @@ Form activation_form(DType weight) {
 }
 
 std::size_t activation_row_bytes(Form form, std::int64_t columns) {
-  const auto n = static_cast<std::size_t>(columns);
+  const auto n = to_size(columns);
   std::size_t bytes = n * sizeof(float);
   if (form == Form::kQ8) bytes = (n + kBlockColumns - 1) / kBlockColumns * sizeof(Q8Group);
   if (form == Form::kQ8Wide) bytes = (n + kWideColumns - 1) / kWideColumns * sizeof(Q8Wide);

@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/to_size.h"
 #include "weft/dtype.h"
 
 namespace weft::cpu {
@@ -42,12 +43,12 @@ struct PackedMatrix {
   std::int64_t n_panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
 };
 static inline const std::byte* panel_of(const PackedMatrix& matrix, std::int64_t panel) {
-  return matrix.data + static_cast<std::size_t>(panel) * matrix.panel_bytes;
+  return matrix.data + to_size(panel) * matrix.panel_bytes;
 }
 /// Its part of a low plane.
 static inline const std::byte* low_of(const PackedMatrix& matrix, int plane, std::int64_t panel) {
   const std::int64_t n_panels = (matrix.rows + kPanelRows - 1) / kPanelRows;
-  return panel_of(matrix, n_panels) + static_cast<std::size_t>(plane * n_panels + panel) * matrix.low_bytes;
+  return panel_of(matrix, n_panels) + to_size(plane * n_panels + panel) * matrix.low_bytes;
 }
 
 /// A matrix of this type and shape, without its memory.

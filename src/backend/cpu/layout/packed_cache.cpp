@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/folder.h"
+#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::cpu {
@@ -45,8 +46,8 @@ std::vector<std::uint64_t> piece_hashes(std::span<const std::byte> bytes, base::
                                         const Read& read) {
   std::vector<std::uint64_t> hashes((bytes.size() + kPieceBytes - 1) / kPieceBytes);
   pool.parallel_for(static_cast<std::int32_t>(hashes.size()), [&](std::int32_t piece, int thread) {
-    const std::size_t at = static_cast<std::size_t>(piece) * kPieceBytes;
-    hashes[static_cast<std::size_t>(piece)] =
+    const std::size_t at = to_size(piece) * kPieceBytes;
+    hashes[to_size(piece)] =
         base::hash64(read(bytes.subspan(at, std::min(kPieceBytes, bytes.size() - at)), thread));
   });
   return hashes;
@@ -56,11 +57,11 @@ std::vector<std::uint64_t> piece_hashes(std::span<const std::byte> bytes, base::
 /// changed.
 std::vector<std::uint64_t> piece_hashes(const base::MappedFile& file, std::span<const std::byte> bytes,
                                         base::Pool& pool) {
-  std::vector<std::vector<std::byte>> buffers(static_cast<std::size_t>(pool.n_threads()));
+  std::vector<std::vector<std::byte>> buffers(to_size(pool.n_threads()));
   return piece_hashes(bytes, pool,
                       [&](std::span<const std::byte> piece, int thread) -> std::span<const std::byte> {
                         try {
-                          std::vector<std::byte>& buffer = buffers[static_cast<std::size_t>(thread)];
+                          std::vector<std::byte>& buffer = buffers[to_size(thread)];
                           buffer.resize(piece.size());
                           file.read(piece, buffer);
                           return buffer;

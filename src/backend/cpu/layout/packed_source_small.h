@@ -2,6 +2,7 @@
 // As packed_source.h, of the types of one to three bits and of NVFP4. For the IQ types, codes are levels of
 // the grid, with a bit above them for negative values. Scales are the s of 2 s + 1.
 #include "backend/cpu/layout/packed_source.h"
+#include "base/to_size.h"
 #include "tensor/codec_grids.h"
 
 namespace weft::cpu {
@@ -34,7 +35,7 @@ struct Source<DType::kNVFP4> {
     Words words;
     for (int j = 0; j < 8; ++j) {  // Four words for 16 columns: low nibbles of two, then their high ones.
       const std::uint32_t both = word_at(b + 4 + 16 * part + j / 4 * 8 + j % 2 * 4);
-      words[static_cast<std::size_t>(j)] = both >> (j / 2 % 2 * 4) & 0x0f0f0f0fu;
+      words[to_size(j)] = both >> (j / 2 % 2 * 4) & 0x0f0f0f0fu;
     }
     return words;
   }
@@ -50,8 +51,7 @@ struct Source<DType::kQ1_0> {
   static Words codes(const std::byte* b, int part) {
     Words words;
     const std::uint32_t bits = word_at(b + 2 + 4 * part);
-    for (int j = 0; j < 8; ++j)
-      words[static_cast<std::size_t>(j)] = spread_bits(static_cast<int>(bits >> (4 * j) & 15u), 0);
+    for (int j = 0; j < 8; ++j) words[to_size(j)] = spread_bits(static_cast<int>(bits >> (4 * j) & 15u), 0);
     return words;
   }
   static Scales scales(const std::byte*, int) { return {}; }
@@ -73,8 +73,7 @@ struct Source<DType::kTQ1_0> {
   static Words codes(const std::byte* b, int part) {
     Words words = {};
     for (int i = 0; i < 32; ++i)
-      words[static_cast<std::size_t>(i / 4)] |= static_cast<std::uint32_t>(code(b, 32 * part + i))
-                                                << (i % 4 * 8);
+      words[to_size(i / 4)] |= static_cast<std::uint32_t>(code(b, 32 * part + i)) << (i % 4 * 8);
     return words;
   }
   static Scales scales(const std::byte*, int) { return {}; }
@@ -100,7 +99,7 @@ struct Source<DType::kIQ1_S> {
     const int bits = high(b, part);
     for (int g = 0; g < 4; ++g) {
       const int entry = int_at(b + 2 + 4 * part + g) | (bits >> (3 * g) & 7) << 8;
-      put_eight(codec::kIQ1Grid[static_cast<std::size_t>(entry)], bits >> 15 != 0 ? 0xff : 0, &words[2 * g]);
+      put_eight(codec::kIQ1Grid[to_size(entry)], bits >> 15 != 0 ? 0xff : 0, &words[2 * g]);
     }
     return words;
   }
@@ -116,7 +115,7 @@ struct Source<DType::kIQ1_M> {
     for (int g = 0; g < 4; ++g) {
       const int bits = nibble_at(b + 32, 4 * part + g);
       const int entry = int_at(b + 4 * part + g) | (bits & 7) << 8;
-      put_eight(codec::kIQ1Grid[static_cast<std::size_t>(entry)], bits >> 3 != 0 ? 0xff : 0, &words[2 * g]);
+      put_eight(codec::kIQ1Grid[to_size(entry)], bits >> 3 != 0 ? 0xff : 0, &words[2 * g]);
     }
     return words;
   }
@@ -138,7 +137,7 @@ struct Source<DType::kIQ2_XXS> {
     Words words;
     const std::uint32_t signs = word_at(b + 6 + 8 * part);
     for (int g = 0; g < 4; ++g)
-      put_eight(codec::kIQ2XXSGrid[static_cast<std::size_t>(int_at(b + 2 + 8 * part + g))],
+      put_eight(codec::kIQ2XXSGrid[to_size(int_at(b + 2 + 8 * part + g))],
                 codec::all_signs(static_cast<int>(signs >> (7 * g) & 127u)), &words[2 * g]);
     return words;
   }
@@ -153,8 +152,7 @@ struct Source<DType::kIQ2_XS> {
     Words words;
     for (int g = 0; g < 4; ++g) {
       const int both = half_bits_at(b + 2 + 8 * part + 2 * g);
-      put_eight(codec::kIQ2XSGrid[static_cast<std::size_t>(both & 511)], codec::all_signs(both >> 9),
-                &words[2 * g]);
+      put_eight(codec::kIQ2XSGrid[to_size(both & 511)], codec::all_signs(both >> 9), &words[2 * g]);
     }
     return words;
   }
@@ -172,8 +170,7 @@ struct Source<DType::kIQ2_S> {
     Words words;
     for (int g = 0; g < 4; ++g) {
       const int entry = int_at(b + 2 + 4 * part + g) | (int_at(b + 66 + part) >> (2 * g) & 3) << 8;
-      put_eight(codec::kIQ2SGrid[static_cast<std::size_t>(entry)], int_at(b + 34 + 4 * part + g),
-                &words[2 * g]);
+      put_eight(codec::kIQ2SGrid[to_size(entry)], int_at(b + 34 + 4 * part + g), &words[2 * g]);
     }
     return words;
   }
@@ -192,8 +189,8 @@ struct Source<DType::kIQ3_XXS> {
     const std::uint32_t signs = word_at(b + 66 + 4 * part);
     for (int j = 0; j < 8; ++j) {
       const int eight = codec::all_signs(static_cast<int>(signs >> (j / 2 * 7) & 127u));
-      const auto entry = static_cast<std::size_t>(int_at(b + 2 + 8 * part + j));
-      words[static_cast<std::size_t>(j)] = four_levels(codec::kIQ3XXSGrid[entry], eight >> (j % 2 * 4));
+      const auto entry = to_size(int_at(b + 2 + 8 * part + j));
+      words[to_size(j)] = four_levels(codec::kIQ3XXSGrid[entry], eight >> (j % 2 * 4));
     }
     return words;
   }
@@ -211,8 +208,7 @@ struct Source<DType::kIQ3_S> {
     for (int j = 0; j < 8; ++j) {
       const int entry = int_at(b + 2 + 8 * part + j) | (int_at(b + 66 + part) >> j & 1) << 8;
       const int signs = int_at(b + 74 + 4 * part + j / 2) >> (j % 2 * 4);
-      words[static_cast<std::size_t>(j)] =
-          four_levels(codec::kIQ3SGrid[static_cast<std::size_t>(entry)], signs);
+      words[to_size(j)] = four_levels(codec::kIQ3SGrid[to_size(entry)], signs);
     }
     return words;
   }
