@@ -184,9 +184,11 @@ TEST(Batcher, VocabulariesOfDraftModelsMayHaveOtherPadding) {
   const auto small = padded(0), large = padded(40);
   ASSERT_EQ(large->info().n_vocab, small->info().n_vocab + 40);
   for (const auto& [model, drafter] : {std::pair(small, large), std::pair(large, small)}) {
-    Context context(model, {.n_ctx = 512, .n_sequences = 4}),
-        draft(drafter, {.n_ctx = 512, .n_sequences = 4});
-    Batcher batcher(context, {.speculation = Speculation::kModel, .adapt_drafts = false, .draft = &draft});
+    Context context(model, {.n_ctx = 512, .n_sequences = 4});
+    Batcher batcher(context, {.speculation = Speculation::kModel,
+                              .adapt_drafts = false,
+                              .draft = std::make_shared<Context>(
+                                  drafter, ContextParams{.n_ctx = 512, .n_sequences = 4})});
     Collector collector;
     Ask ask{prompt_of(20, 3), {.sampler = {.temperature = 0.0f}, .n_predict = 40, .ignore_end = true}};
     if (model == large) ask.prompt.push_back(small->info().n_vocab + 3);  // Unknown to the draft model.
@@ -201,24 +203,25 @@ TEST(Batcher, VocabulariesOfDraftModelsMayHaveOtherPadding) {
   }
   Context context(small, {.n_ctx = 128, .n_sequences = 2});
   const auto other = padded(2000);
-  Context draft(other, {.n_ctx = 128, .n_sequences = 2});
-  EXPECT_THROW(Batcher(context, {.speculation = Speculation::kModel, .draft = &draft}), Error);
+  const auto draft = std::make_shared<Context>(other, ContextParams{.n_ctx = 128, .n_sequences = 2});
+  EXPECT_THROW(Batcher(context, {.speculation = Speculation::kModel, .draft = draft}), Error);
 }
 
 // The draft model's context is smaller (ikawrakow/ik_llama.cpp#732, ggml-org/llama.cpp#22554): drafts end
 // there, and the draft model computes nothing further.
 TEST(Batcher, DraftsEndWithTheContextOfTheDraftModel) {
   const auto model = golden("llama");
-  Context context(model, {.n_ctx = 512, .n_sequences = 4}), draft(model, {.n_ctx = 128, .n_sequences = 4});
-  Batcher batcher(context, {.speculation = Speculation::kModel, .adapt_drafts = false, .draft = &draft});
+  Context context(model, {.n_ctx = 512, .n_sequences = 4});
+  const auto draft = std::make_shared<Context>(model, ContextParams{.n_ctx = 128, .n_sequences = 4});
+  Batcher batcher(context, {.speculation = Speculation::kModel, .adapt_drafts = false, .draft = draft});
   Collector collector;
   Ask ask{prompt_of(20, 3), {.sampler = {.temperature = 0.0f}, .n_predict = 300, .ignore_end = true}};
   const RequestId id = collector.submit(batcher, ask);
   while (collector(id).tokens.size() < 120) batcher.step();
-  const std::int64_t steps = draft.plan_stats().steps, drafted = batcher.stats().n_drafted_tokens;
+  const std::int64_t steps = draft->plan_stats().steps, drafted = batcher.stats().n_drafted_tokens;
   EXPECT_GT(drafted, 50);
   batcher.run();
-  EXPECT_EQ(draft.plan_stats().steps, steps);
+  EXPECT_EQ(draft->plan_stats().steps, steps);
   EXPECT_EQ(batcher.stats().n_drafted_tokens, drafted);
   Context reference(model, {.n_ctx = 512});
   Sampler sampler(ask.params.sampler, model->info().n_vocab);

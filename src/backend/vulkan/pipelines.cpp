@@ -9,7 +9,6 @@
 #include "base/atomic_file.h"
 #include "base/check.h"
 #include "base/read_file.h"
-#include "base/to_size.h"
 #include "weft/error.h"
 
 namespace weft::vulkan {
@@ -60,7 +59,7 @@ std::vector<std::byte> read_cache(const std::filesystem::path& path) {
 
 }  // namespace
 
-const char* name(Shader shader) { return kNames[to_size(shader)]; }
+const char* name(Shader shader) { return kNames[static_cast<std::size_t>(shader)]; }
 
 Pipelines::Pipelines(Gpu& gpu, std::filesystem::path cache_file)
     : gpu_(gpu), cache_file_(std::move(cache_file)) {
@@ -86,7 +85,7 @@ Pipelines::~Pipelines() {
 }
 
 VkShaderModule Pipelines::module(Shader shader) {
-  VkShaderModule& result = modules_[to_size(shader)];
+  VkShaderModule& result = modules_[static_cast<std::size_t>(shader)];
   if (result != VK_NULL_HANDLE) return result;
   const auto words = best_form(name(shader), gpu_.abilities()).words;
   VkShaderModuleCreateInfo create = {VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};

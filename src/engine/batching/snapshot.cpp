@@ -1,7 +1,6 @@
 // Describes the cache and the streams for display.
 #include <algorithm>
 
-#include "base/to_size.h"
 #include "engine/batching/batcher_impl.h"
 
 namespace weft {
@@ -22,7 +21,7 @@ StreamState state_of(const Stream& stream) {
 
 std::string_view to_string(StreamState state) {
   constexpr std::string_view kNames[] = {"waiting", "prefilling", "decoding", "paused"};
-  return kNames[to_size(state)];
+  return kNames[static_cast<std::size_t>(state)];
 }
 
 BatcherSnapshot Batcher::Impl::snapshot() const {
