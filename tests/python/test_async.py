@@ -152,7 +152,7 @@ def test_an_event_loop_does_not_end_a_thread_s_stream(model):
     thread = threading.Thread(target=read_all)
     thread.start()
     begun.wait()
-    while not model.stats()["n_running"]:
+    while thread.is_alive() and not model.stats()["n_running"]:
         time.sleep(0.001)
     asyncio.run(intrude())
     thread.join()
