@@ -205,7 +205,7 @@ void PrefixCache::leave_snapshot(const Stream& stream) {
 void PrefixCache::retire(Stream& stream) {
   const SeqId seq = stream.cached.seq();
   const bool needless = cuts_anywhere_ ? index_.covered(seq) : index_.doubled(seq);
-  if (!shares(stream) || needless) return release(stream);
+  if (!shares(stream) || needless || !index_.knows(seq)) return release(stream);  // Not known: it is empty.
   idle_.push_back(stream.cached.give_up_sequence());
 }
 
