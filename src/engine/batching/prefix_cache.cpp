@@ -371,12 +371,16 @@ bool PrefixCache::restore(std::span<const std::byte> state, std::span<const Toke
 
 int PrefixCache::forget_idle(std::span<const Token> prompt) {
   if (prompt.empty()) return 0;
+  // The index has the ids of embedded parts, and `prompt` kMediaToken for all of them.
+  const auto is_same = [](Token own, Token token) {
+    return own == token || (own <= kMediaToken && token == kMediaToken);
+  };
   const auto is_concerned = [&](SeqId seq) {
     const std::vector<Token> own = context_.source_size(seq) > 0
                                        ? index_.origin(seq).source
                                        : index_.text(seq, static_cast<int>(prompt.size()));
     const auto n = static_cast<std::ptrdiff_t>(std::min(own.size(), prompt.size()));
-    return std::equal(own.begin(), own.begin() + n, prompt.begin());
+    return std::equal(own.begin(), own.begin() + n, prompt.begin(), is_same);
   };
   return static_cast<int>(std::erase_if(idle_, [&](SeqId seq) {
     if (!is_concerned(seq)) return false;
