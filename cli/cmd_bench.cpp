@@ -154,10 +154,9 @@ class BenchRun {
       }
       if (params.n_ctx == 0) params.n_ctx = n_cells;
       Context context(loaded.model, params);
-      interrupt_.watch(context);
+      const CancelOnInterrupt cancels(context);
       measure(context, setting.n_threads, bar);
       add(plans_, context.plan_stats());
-      interrupt_.unwatch();
     }
   }
 

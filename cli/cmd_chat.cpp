@@ -350,12 +350,10 @@ class Session {
     wishes.goes_on = [&] { return !interrupt_.requested(); };
     Conversation::Turn turn;
     try {
-      // Watch only here: a Ctrl-C at the prompt must not cancel the next response.
-      interrupt_.watch(context_);
+      // Only here: a Ctrl-C at the prompt must not cancel the next response.
+      const CancelOnInterrupt cancels(context_);
       turn = ask(wishes);
-      interrupt_.unwatch();
     } catch (const Error& error) {
-      interrupt_.unwatch();
       failed_ = true;
       if (view.any()) view.finish();
       complain(error.what());

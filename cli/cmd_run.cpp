@@ -185,7 +185,7 @@ class OutputFile {
 
 // Raw float32, [n_tokens][n_vocab]. The rows do not depend on how the prompt is cut.
 int write_logits(const RunOptions& options, const LoadedModel& loaded, const std::vector<Token>& tokens,
-                 InterruptGuard& interrupt) {
+                 const InterruptGuard& interrupt) {
   const int n_tokens = static_cast<int>(tokens.size());
   ContextParams params = context_params(options.context, options.model);
   if (params.n_ctx == 0) params.n_ctx = n_tokens;
@@ -202,7 +202,7 @@ int write_logits(const RunOptions& options, const LoadedModel& loaded, const std
   params.n_outputs = piece;
 
   Context context(loaded.model, params);
-  interrupt.watch(context);
+  const CancelOnInterrupt cancels(context);
   OutputFile out(options.logits_file);
   Progress bar(options.talk, "logits");
   Batch batch;
@@ -325,7 +325,7 @@ int run(const RunOptions& options) {
       batcher_params(options.speculation, load_draft(options.speculation, options, context, interrupt));
   batcher.n_step_tokens = options.n_chunk;
   Completer completer(context, batcher);
-  interrupt.watch(context);
+  const CancelOnInterrupt cancels(context);
   if (!loaded.model->info().reads_source && prompt.size() > to_size(context.cache().cells_total()))
     throw Error(
         ErrorCode::kInvalidArgument,

@@ -32,22 +32,19 @@ InterruptGuard::InterruptGuard() {
   arm();
 }
 
-InterruptGuard::~InterruptGuard() {
-  g_context.store(nullptr);
-  ::signal(SIGINT, SIG_DFL);
-}
-
-void InterruptGuard::watch(Context& context) { g_context.store(&context); }
-
-void InterruptGuard::unwatch() {
-  if (Context* context = g_context.exchange(nullptr)) context->take_back_cancel();
-}
+InterruptGuard::~InterruptGuard() { ::signal(SIGINT, SIG_DFL); }
 
 bool InterruptGuard::requested() const { return g_requested.load(); }
 
 void InterruptGuard::reset() {
   g_requested.store(false);
   arm();
+}
+
+CancelOnInterrupt::CancelOnInterrupt(Context& context) { g_context.store(&context); }
+
+CancelOnInterrupt::~CancelOnInterrupt() {
+  if (Context* context = g_context.exchange(nullptr)) context->take_back_cancel();
 }
 
 }  // namespace weft::cli

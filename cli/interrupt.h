@@ -12,13 +12,19 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
-  /// Ctrl-C also cancels what this context computes; the context must live until unwatch() or the guard's
-  /// end.
-  void watch(Context& context);
-  void unwatch();
   bool requested() const;
   /// Arms the guard for the next Ctrl-C.
   void reset();
+};
+
+/// While it lives, Ctrl-C also cancels what the context computes. There must be a guard, and no other one of
+/// these. The context must outlive it.
+class CancelOnInterrupt {
+ public:
+  explicit CancelOnInterrupt(Context& context);
+  ~CancelOnInterrupt();
+  CancelOnInterrupt(const CancelOnInterrupt&) = delete;
+  CancelOnInterrupt& operator=(const CancelOnInterrupt&) = delete;
 };
 
 }  // namespace weft::cli

@@ -430,7 +430,7 @@ class Batcher {
   /// detected, but forged ones are not: restore only states that you saved.
   RestoredPrefix restore_prefix(std::span<const std::byte> state);
   /// Evicts finished sequences that are a prefix of `tokens`, or of which `tokens` is a prefix. Returns their
-  /// number. Cells that running sequences share stay. `tokens` count up to their first image or audio part.
+  /// number. Cells that running sequences share stay. kMediaToken equals any image or audio.
   int forget_prefix(std::span<const Token> tokens);
 
   int n_running() const;

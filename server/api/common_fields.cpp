@@ -412,12 +412,15 @@ void read_others(Fields& fields) {
 // on or off.
 void read_speculation(Fields& fields, RequestParams& params) {
   params.speculate = fields.boolean("speculate", params.speculate);
-  if (const Json* most = fields.find("speculative.n_max"); most != nullptr && *most == 0) {
-    params.speculate = false;
-  } else {
-    fields.without_effect("speculative.n_max");
+  const std::pair<const char*, Json> off[] = {{"speculative.n_max", 0}, {"speculative.types", "none"}};
+  for (const auto& [name, value] : off) {
+    if (const Json* given = fields.find(name); given != nullptr && *given == value) {
+      params.speculate = false;
+    } else {
+      fields.without_effect(name);
+    }
   }
-  for (const char* name : {"speculative", "speculative.n_min", "speculative.p_min", "speculative.types"})
+  for (const char* name : {"speculative", "speculative.n_min", "speculative.p_min"})
     fields.without_effect(name, "none");
 }
 

@@ -57,10 +57,11 @@ void Batch::add(Token token, std::span<const SeqId> seqs, const ItemOptions& opt
 }
 
 void Batch::add(std::span<const Token> tokens, SeqId seq, const ItemOptions& last) {
+  if (tokens.empty()) return;
+  check(last, size() + static_cast<int>(tokens.size()) - 1);  // Before the first token is added.
   Pos pos = last.pos;
   for (std::size_t i = 0; i + 1 < tokens.size(); ++i)
     add(tokens[i], seq, {.pos = std::exchange(pos, weft::kNextPos)});
-  if (tokens.empty()) return;
   ItemOptions options = last;
   options.pos = pos;
   add(tokens.back(), seq, options);

@@ -176,8 +176,18 @@ class Serve(unittest.TestCase):
         metrics = self.ask("/metrics")
         found = re.search(r"spec_decode_num_draft_tokens_total\S* ([\d.e+]+)", metrics)
         self.assertEqual(float(found.group(1)), drafted["timings"]["draft_n"])
+        plain = self.ask("/v1/completions", {**self.BODY, "speculate": False, "cache_prompt": False})
+        self.assertEqual(plain["timings"]["draft_n"], 0)
+        self.assertEqual(plain["choices"], drafted["choices"])
+
+    def test_requests_turn_drafts_off(self):
+        self.start()
+        # Forced tokens are drafted whatever was measured.
+        body = {"prompt": "one", "max_tokens": 60, "temperature": 0, "grammar": 'root ::= "one two three four five six seven eight"'}
         for off in ({"speculate": False}, {"speculative.n_max": 0}, {"speculative.types": "none"}):
-            plain = self.ask("/v1/completions", {**self.BODY, **off, "cache_prompt": False})
+            drafted = self.ask("/v1/completions", body)
+            self.assertGreater(drafted["timings"]["draft_n"], 0)
+            plain = self.ask("/v1/completions", {**body, **off})
             self.assertEqual(plain["timings"]["draft_n"], 0, off)
             self.assertEqual(plain["choices"], drafted["choices"])
 

@@ -275,6 +275,23 @@ TEST(BatcherPartsOfOthers, PartsThatFillAStepRunWithOthers) {
     EXPECT_TRUE(collect(ids[i]).tokens == by_hand(model, all[i])) << i;
 }
 
+TEST(BatcherPartsOfOthers, AForgottenPromptKeepsOthersThatBeginWithItsText) {
+  const auto model = test::golden("llama");
+  Context context(model, {.n_ctx = 512, .n_sequences = 6, .n_threads = 1});
+  Batcher batcher(context);
+  Collector collector;
+  Ask with = base(), without = base();
+  add(with, {1, 5, 9});
+  add(with, make_part(*model, 6, 3, false));
+  add(with, {8, 4});
+  add(without, {1, 5, 9, 12, 30, 7});
+  for (const Ask& ask : {with, without}) collector.submit(batcher, ask);
+  batcher.run();
+  EXPECT_EQ(batcher.stats().sequences_cached, 2);
+  EXPECT_EQ(batcher.forget_prefix(with.prompt), 1);
+  EXPECT_EQ(batcher.forget_prefix(without.prompt), 1);
+}
+
 TEST(BatcherPartsOfOthers, WrongOnesAreRefused) {
   const auto model = test::golden("gemma3");
   Context context(model, {.n_ctx = 256, .n_ubatch = 32});

@@ -464,6 +464,21 @@ TEST(Batcher, CancelledCompletionsStayInThePrefixCache) {
   }
 }
 
+TEST(Batcher, CompletionsCancelledBeforeTheirFirstTokenKeepNoSequence) {
+  Context context(golden("llama"), {.n_ctx = 256, .n_sequences = 2});
+  Batcher batcher(context);
+  Collector collector;
+  const RequestId id = collector.submit(batcher, {prompt_of(100, 3), {.n_predict = 1}});
+  context.cancel();
+  batcher.step();  // Admits it. Its batch is cancelled.
+  EXPECT_EQ(batcher.n_running(), 1);
+  batcher.cancel(id);
+  batcher.run();
+  EXPECT_EQ(collector(id).stop, StopReason::kCancelled);
+  EXPECT_EQ(batcher.stats().sequences_cached, 0);
+  EXPECT_TRUE(batcher.consistent());
+}
+
 TEST(Batcher, PromptsWithoutACompletionStayInThePrefixCache) {
   for (const char* family : {"llama", "mamba"}) {
     const auto model = golden(family);

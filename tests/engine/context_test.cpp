@@ -32,8 +32,10 @@ TEST(Batch, OptionsThatContradictEachOtherAreRefused) {
   Batch batch;
   for (const ItemOptions& wrong :
        {ItemOptions{.n_best = 2}, ItemOptions{.logits = true, .n_best = -1}, ItemOptions{.log_sum_exp = true},
-        ItemOptions{.logits = true, .logit_of = 3}, ItemOptions{.axes = {1, -1, 0}}})
+        ItemOptions{.logits = true, .logit_of = 3}, ItemOptions{.axes = {1, -1, 0}}}) {
     EXPECT_THROW(batch.add(5, 0, wrong), Error);
+    EXPECT_THROW(batch.add({5, 6}, 0, wrong), Error);
+  }
   EXPECT_EQ(batch.size(), 0);
 }
 

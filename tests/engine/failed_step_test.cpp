@@ -272,11 +272,11 @@ INSTANTIATE_TEST_SUITE_P(Families, FailedShift, testing::Values("llama", "gemma3
 TEST(FailedStepOfManyMoves, FailsInAnyOfItsRuns) {
   const auto faults = std::make_shared<test::Faults>();
   const auto model = test::load_failing(test::golden_dir() / "llama" / "model.gguf", faults);
-  constexpr int kText = 4500;  // More than a run moves.
+  constexpr int kLongText = 4500;  // More than a run moves.
   const auto make = [&] {
     Context context(model, {.n_ctx = 8192, .n_sequences = 2});
     Batch batch;
-    for (int i = 0; i < kText; ++i) batch.add(5 + i % 7, 0);
+    for (int i = 0; i < kLongText; ++i) batch.add(5 + i % 7, 0);
     EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
     EXPECT_TRUE(context.cache().shift(0, 0, -1, 64));
     return context;

@@ -72,6 +72,16 @@ TEST(Service, AnswersAreAsIfAlone) {
   EXPECT_THROW(service.submit({1, 2}, {}), Error);
 }
 
+TEST(Service, EachOutputNamesItsRequest) {
+  Service service(Context(golden("llama"), {.n_ctx = 256, .n_sequences = 4, .n_threads = 1}),
+                  {.n_unread = 2});
+  (void)service.submit({1, 2}, {.n_predict = 1});
+  Response response = service.submit({1, 2, 3}, {.n = 2, .n_predict = 9, .ignore_end = true});
+  int n_outputs = 0;
+  for (Output output; response.next(output); ++n_outputs) EXPECT_EQ(output.request, response.id());
+  EXPECT_GT(n_outputs, 2);
+}
+
 TEST(Service, CountsAnEndBeforeItsReaderSeesIt) {
   Service service(Context(golden("llama"), {.n_ctx = 256, .n_sequences = 4, .n_threads = 1}));
   for (int i = 1; i < 30; ++i) {

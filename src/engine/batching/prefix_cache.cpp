@@ -205,7 +205,7 @@ void PrefixCache::leave_snapshot(const Stream& stream) {
 void PrefixCache::retire(Stream& stream) {
   const SeqId seq = stream.cached.seq();
   const bool needless = cuts_anywhere_ ? index_.covered(seq) : index_.doubled(seq);
-  if (!shares(stream) || needless) return release(stream);
+  if (!shares(stream) || needless || !index_.knows(seq)) return release(stream);  // Not known: it is empty.
   idle_.push_back(stream.cached.give_up_sequence());
 }
 
@@ -371,12 +371,16 @@ bool PrefixCache::restore(std::span<const std::byte> state, std::span<const Toke
 
 int PrefixCache::forget_idle(std::span<const Token> prompt) {
   if (prompt.empty()) return 0;
+  // The index has the ids of embedded parts, and `prompt` kMediaToken for all of them.
+  const auto is_same = [](Token own, Token token) {
+    return own == token || (own <= kMediaToken && token == kMediaToken);
+  };
   const auto is_concerned = [&](SeqId seq) {
     const std::vector<Token> own = context_.source_size(seq) > 0
                                        ? index_.origin(seq).source
                                        : index_.text(seq, static_cast<int>(prompt.size()));
     const auto n = static_cast<std::ptrdiff_t>(std::min(own.size(), prompt.size()));
-    return std::equal(own.begin(), own.begin() + n, prompt.begin());
+    return std::equal(own.begin(), own.begin() + n, prompt.begin(), is_same);
   };
   return static_cast<int>(std::erase_if(idle_, [&](SeqId seq) {
     if (!is_concerned(seq)) return false;

@@ -32,6 +32,11 @@ ResponseState::ResponseState(int n, int n_unread, std::shared_ptr<Wakeup> servic
   news_.reserve(parts_.size());
 }
 
+void ResponseState::set_id(RequestId id) {
+  id_ = id;
+  for (Part& part : parts_) part.unread.request = id;
+}
+
 Response::Poll ResponseState::poll(Output& output, std::chrono::milliseconds at_most) {
   {
     std::unique_lock lock(mutex_);

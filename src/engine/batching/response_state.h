@@ -57,7 +57,7 @@ class ResponseState {
   // --- Before any other thread has it
 
   RequestId id() const { return id_; }
-  void set_id(RequestId id) { id_ = id; }
+  void set_id(RequestId id);
 
   // --- The response
 

@@ -77,7 +77,7 @@ RestoredPrefix Batcher::Impl::restore_prefix(std::span<const std::byte> state) {
 }
 
 int Batcher::Impl::forget_prefix(std::span<const Token> tokens) {
-  return between_steps([&] { return cache.forget_idle(before_media(tokens)); });
+  return between_steps([&] { return cache.forget_idle(tokens); });
 }
 
 }  // namespace weft

@@ -2,10 +2,9 @@
 // Limits of a chat template's cost. Templates come from untrusted files. So the interpreter spends all its
 // work from a Budget, which bounds time, memory and stack for any template.
 #include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
-
-#include "base/to_size.h"
 
 namespace weft::text::jinja {
 
@@ -44,7 +43,7 @@ class SyntaxProblem : public Problem {
 class Budget {
  public:
   /// For building the variables, which is not the template's work.
-  static Budget unlimited() { return Budget(to_size(-1)); }
+  static Budget unlimited() { return Budget(SIZE_MAX); }
   Budget() = default;
 
   void spend(std::size_t steps = 1) {

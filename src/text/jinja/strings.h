@@ -3,19 +3,19 @@
 // from the template. All take time linear in their input and output, find() included, and spend it from the
 // budget. Positions are in bytes.
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
 
-#include "base/to_size.h"
 #include "text/jinja/limits.h"
 #include "text/jinja/text.h"
 
 namespace weft::text::jinja {
 
-inline constexpr std::size_t kNotFound = to_size(-1);
+inline constexpr std::size_t kNotFound = SIZE_MAX;
 /// As many as there are.
-inline constexpr std::size_t kAll = to_size(-1);
+inline constexpr std::size_t kAll = SIZE_MAX;
 
 std::size_t find(Budget& budget, std::string_view text, std::string_view what, std::size_t from = 0);
 std::size_t find_last(Budget& budget, std::string_view text, std::string_view what);
