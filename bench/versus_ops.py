@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """versus_ops.py WEFT: the ops of `weft bench --ops` compared with torch's and onnxruntime's on the CPU, in one run.
 
-WEFT is the program. It lists the ops and shapes that it measures (cli/op_shapes.cpp). Its peers, torch and onnxruntime,
+WEFT is the program. It lists the ops and shapes that it measures (cli/bench/op_shapes.cpp). Its peers, torch and onnxruntime,
 compute the same, alternating with it, with the same number of threads. The fastest of all rounds counts. The peers lack
 such quantised weights, so they multiply with F32 ones. Memory that torch frees is kept for its next result. Times are
 in milliseconds; brackets have the time as a multiple of weft's.

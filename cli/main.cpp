@@ -16,13 +16,13 @@
 #include <string_view>
 #include <vector>
 
-#include "arguments.h"
-#include "command.h"
-#include "help.h"
-#include "option_table.h"
-#include "options.h"
-#include "terminal.h"
-#include "text_format.h"
+#include "commands/command.h"
+#include "help/help.h"
+#include "options/arguments.h"
+#include "options/option_table.h"
+#include "options/options.h"
+#include "terminal/terminal.h"
+#include "terminal/text_format.h"
 #include "weft/device.h"
 #include "weft/error.h"
 

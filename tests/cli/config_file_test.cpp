@@ -1,12 +1,12 @@
 // The syntax of configuration files. test_cli.py tests their effect on options.
-#include "config_file.h"
+#include "options/config_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "command.h"
+#include "commands/command.h"
 
 namespace weft::cli {
 namespace {

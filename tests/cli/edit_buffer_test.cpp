@@ -1,9 +1,9 @@
 // Edits by grapheme clusters.
-#include "edit_buffer.h"
+#include "terminal/edit_buffer.h"
 
 #include <gtest/gtest.h>
 
-#include "graphemes.h"
+#include "terminal/graphemes.h"
 
 namespace weft::cli {
 namespace {

@@ -1,5 +1,5 @@
 // Escapes of the command line, as llama.cpp reads them.
-#include "escapes.h"
+#include "options/escapes.h"
 
 #include <gtest/gtest.h>
 

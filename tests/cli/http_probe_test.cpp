@@ -1,11 +1,11 @@
 // Parsing of URLs. test_cli.py tests responses with a server.
-#include "http_probe.h"
+#include "serving/http_probe.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "command.h"
+#include "commands/command.h"
 
 namespace weft::cli {
 namespace {

@@ -1,5 +1,5 @@
 // The file of the lines that were typed, which libedit wrote before.
-#include "line_history.h"
+#include "terminal/line_history.h"
 
 #include <gtest/gtest.h>
 

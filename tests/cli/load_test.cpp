@@ -9,11 +9,11 @@
 #include <set>
 #include <thread>
 
+#include "bench/load_answer.h"
+#include "bench/load_prompts.h"
+#include "bench/load_report.h"
+#include "bench/load_run.h"
 #include "http/http_server.h"
-#include "load_answer.h"
-#include "load_prompts.h"
-#include "load_report.h"
-#include "load_run.h"
 #include "weft/error.h"
 
 namespace weft::cli {

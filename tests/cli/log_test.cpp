@@ -1,4 +1,4 @@
-#include "log.h"
+#include "serving/log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

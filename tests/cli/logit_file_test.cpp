@@ -1,4 +1,4 @@
-#include "logit_file.h"
+#include "quality/logit_file.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Options that name devices which are there no more.
-#include "lost_devices.h"
+#include "serving/lost_devices.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Markdown on a terminal, split into pieces in any way.
-#include "markdown.h"
+#include "terminal/markdown.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "word_wrap.h"
+#include "terminal/word_wrap.h"
 
 namespace weft::cli {
 namespace {

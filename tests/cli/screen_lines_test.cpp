@@ -1,5 +1,5 @@
 // What the line editor writes to terminals, on a terminal that gives clusters the columns that it likes.
-#include "screen_lines.h"
+#include "terminal/screen_lines.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "graphemes.h"
+#include "terminal/graphemes.h"
 
 namespace weft::cli {
 namespace {

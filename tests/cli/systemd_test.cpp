@@ -1,4 +1,4 @@
-#include "systemd.h"
+#include "serving/systemd.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -70,7 +70,7 @@ def refusal(*words: object, **variables: str) -> str:
 
 
 class Flags(unittest.TestCase):
-    """Flags of llama-server's help. What they mean is in cli/llama_cpp.cpp."""
+    """Flags of llama-server's help. What they mean is in cli/options/llama_cpp.cpp."""
 
     # As scripts and compose files of public reports write them.
     TAKEN = [

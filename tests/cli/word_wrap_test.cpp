@@ -1,5 +1,5 @@
 // Lines broken at words, as a terminal shows them.
-#include "word_wrap.h"
+#include "terminal/word_wrap.h"
 
 #include <gtest/gtest.h>
 

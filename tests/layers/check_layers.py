@@ -83,8 +83,8 @@ def read_links(text: str) -> tuple[dict[str, str], dict[str, set[str]]]:
 def check_links(direct: dict[str, set[str]]) -> list[str]:
     problems = []
     for layer, links in direct.items():
-        if layer in ("weft", "cli"):  # The program, and its parts without options.
-            allowed = {"engine", "quantize", "convert", "grammar", "chat", "base", "server", "fetch", "cli"}
+        if layer in ("weft", "cli", "cli_options"):  # The program, and its parts without and with options.
+            allowed = {"engine", "quantize", "convert", "grammar", "chat", "base", "server", "fetch", "cli", "cli_options"}
         elif layer in DESIGN:
             allowed = closure(DESIGN, layer)
         else:
