@@ -95,7 +95,7 @@ struct Words {
   std::optional<int> n_threads = {};
 };
 
-std::string upper(std::string text) {
+std::string upper_case(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::toupper(c); });
   return text;
 }
@@ -117,7 +117,7 @@ Words words_of(const QuantizeOptions& options) {
     std::vector<std::string> names;
     for (const QuantizeMix& mix : quantize_mixes()) names.emplace_back(mix.name);
     throw UsageError(fmt::format("unknown quantization type '{}'{}; known are {}", words.back(),
-                                 did_you_mean(upper(words.back()), names), fmt::join(names, ", ")));
+                                 did_you_mean(upper_case(words.back()), names), fmt::join(names, ", ")));
   }
   Words result{
       .from = find_model(words[0], options.talk), .copy = is_copy(words.back()), .n_threads = n_threads};

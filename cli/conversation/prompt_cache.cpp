@@ -19,7 +19,7 @@
 namespace weft::cli {
 namespace {
 
-constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 40;
+constexpr std::uint64_t kMaxCacheBytes = std::uint64_t{1} << 40;
 
 }  // namespace
 
@@ -42,7 +42,7 @@ void check(const PromptCacheOptions& options) {
 bool restore_prompt(const PromptCacheOptions& options, Completer& completer, std::span<const Token> prompt,
                     const Talk& talk) {
   if (!std::filesystem::exists(options.file)) return false;
-  const std::vector<std::byte> bytes = base::read_file(options.file, kMaxBytes);
+  const std::vector<std::byte> bytes = base::read_file(options.file, kMaxCacheBytes);
   const auto usual = completer.context().adapters(0);  // Of the empty sequence.
   const std::vector<AdapterUse> adapters(usual.begin(), usual.end());
   const auto n_saved = [&] { return base::counted(read_prefix_state(bytes).tokens.size(), "token"); };

@@ -38,9 +38,10 @@ Json content_of(const ConversationMessage& message) {
   return parts;
 }
 
-class Reader {
+class ConversationReader {
  public:
-  Reader(const std::filesystem::path& path, const MediaModels& models) : path_(path), models_(models) {}
+  ConversationReader(const std::filesystem::path& path, const MediaModels& models)
+      : path_(path), models_(models) {}
 
   SavedConversation read() {
     const Json json = parsed();
@@ -159,7 +160,7 @@ void write_conversation(const std::filesystem::path& path, const std::string& mo
 }
 
 SavedConversation read_conversation(const std::filesystem::path& path, const MediaModels& models) {
-  return Reader(path, models).read();
+  return ConversationReader(path, models).read();
 }
 
 }  // namespace weft::cli

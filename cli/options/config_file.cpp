@@ -16,7 +16,7 @@
 namespace weft::cli {
 namespace {
 
-constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
+constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20;
 constexpr const char* kSystemFile = "/etc/weft/config.toml";
 
 int line_of(const toml::source_region& region) { return static_cast<int>(region.begin.line); }
@@ -58,10 +58,10 @@ struct CloseFile {
 int read_file(const std::string& path, std::string& text) {
   const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "rbe"));
   if (file == nullptr) return errno;
-  text.resize(kMaxBytes + 1);
+  text.resize(kMaxConfigBytes + 1);
   text.resize(std::fread(text.data(), 1, text.size(), file.get()));
   if (std::ferror(file.get()) != 0) return errno;
-  return text.size() > kMaxBytes ? EFBIG : 0;
+  return text.size() > kMaxConfigBytes ? EFBIG : 0;
 }
 
 std::string user_file() {

@@ -106,9 +106,9 @@ std::vector<ChoiceTask> read_winogrande(std::string_view file) {
 }
 
 /// Reads a multiple-choice file from any offset.
-class Reader {
+class TaskReader {
  public:
-  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+  explicit TaskReader(std::string_view bytes) : bytes_(bytes) {}
 
   std::uint32_t number() {
     std::uint32_t value = 0;
@@ -132,7 +132,7 @@ class Reader {
   std::size_t place_ = 0;
 };
 
-ChoiceTask read_multiple_choice(Reader& reader, std::size_t number) {
+ChoiceTask read_multiple_choice(TaskReader& reader, std::size_t number) {
   const std::string question = reader.text();
   ChoiceTask task;
   for (const bool used : {true, false}) {
@@ -181,7 +181,7 @@ std::vector<std::size_t> choose(ChoiceKind kind, std::size_t n_tasks, std::size_
 std::vector<ChoiceTask> read_choice_tasks(ChoiceKind kind, std::string_view file, std::size_t n_wanted) {
   std::vector<ChoiceTask> chosen;
   if (kind == ChoiceKind::kMultipleChoice) {
-    Reader reader(file);
+    TaskReader reader(file);
     const std::size_t n_tasks = reader.number();
     if (n_tasks == 0) invalid("the multiple-choice file has no tasks");
     std::vector<std::size_t> places;

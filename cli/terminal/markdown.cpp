@@ -9,7 +9,7 @@ namespace {
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool is_ascii_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
-bool is_word(char c) { return is_ascii_word(c) || (static_cast<unsigned char>(c) & 0x80U) != 0; }
+bool is_word_byte(char c) { return is_ascii_word(c) || (static_cast<unsigned char>(c) & 0x80U) != 0; }
 
 constexpr std::string_view kSpecial = "*_`\\\n";
 
@@ -207,8 +207,8 @@ bool Markdown::read_emphasis(char mark) {
   const char after = next(n);
   const unsigned style = n == 1 ? kItalic : n == 2 ? kBold : n == 3 ? kBold | kItalic : kPlain;
   // 2*3, 2**10 and snake_case are not emphasis. Emphasis within words is allowed in scripts without spaces.
-  const bool within =
-      mark == '_' ? is_word(before_) && is_word(after) : is_ascii_word(before_) && is_ascii_word(after);
+  const bool within = mark == '_' ? is_word_byte(before_) && is_word_byte(after)
+                                  : is_ascii_word(before_) && is_ascii_word(after);
   const bool closes = style != kPlain && (style_ & style) == style && !is_space(before_);
   const bool opens = style != kPlain && (style_ & style) == 0 && !is_space(after);
   if ((closes && (mark == '*' || !within)) || (opens && !within)) {

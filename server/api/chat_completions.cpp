@@ -217,7 +217,7 @@ ReasoningPlace read_reasoning_place(Fields& fields) {
 }
 
 /// The conversation of the request. Its images and audio become `media`.
-RequestTurn read_turn(Fields& fields, Job& job, Media& media) {
+RequestTurn read_chat_turn(Fields& fields, Job& job, Media& media) {
   RequestTurn turn;
   const Json* messages = read_conversation(fields, "messages");
   if (messages == nullptr || !messages->is_array() || messages->empty())
@@ -239,7 +239,7 @@ RequestTurn read_turn(Fields& fields, Job& job, Media& media) {
 void count_chat_tokens(Job& job) {
   Fields fields = job.fields();
   Media media;
-  RequestTurn turn = read_turn(fields, job, media);
+  RequestTurn turn = read_chat_turn(fields, job, media);
   job.send({{"object", "response.input_tokens"},
             {"input_tokens", count_tokens(*job.model, std::move(turn), media)}});
 }
@@ -249,7 +249,7 @@ void chat_completions(Job& job) {
   CommonFields common = read_common(fields, job);
   RequestParams& params = common.params;
   Media media;
-  RequestTurn turn = read_turn(fields, job, media);
+  RequestTurn turn = read_chat_turn(fields, job, media);
   ReadAnswer answer;
   answer.tools = turn.tools;
 

@@ -107,7 +107,8 @@ class TextBlocks {
   bool was_text_ = false;
 };
 
-std::string text_of(const Json& content, const std::string& path, const Fields& parent, MediaTaker& media) {
+std::string message_text(const Json& content, const std::string& path, const Fields& parent,
+                         MediaTaker& media) {
   TextBlocks blocks(media);
   blocks.read_all(content, path, parent);
   return blocks.text();
@@ -117,7 +118,7 @@ std::string text_of(const Json& content, const std::string& path, const Fields& 
 // the prompts have a common prefix.
 std::string system_text(const Json& system, const Fields& fields, MediaTaker& media) {
   constexpr std::string_view kBookkeeping = "x-anthropic-billing-header:";
-  if (!system.is_array()) return text_of(system, "system", fields, media);
+  if (!system.is_array()) return message_text(system, "system", fields, media);
   Json blocks = Json::array();
   for (const Json& block : system) {
     const auto text = block.is_object() ? block.find("text") : block.end();
@@ -125,7 +126,7 @@ std::string system_text(const Json& system, const Fields& fields, MediaTaker& me
                                 text->get_ref<const std::string&>().starts_with(kBookkeeping);
     if (!is_bookkeeping) blocks.push_back(block);
   }
-  return text_of(blocks, "system", fields, media);
+  return message_text(blocks, "system", fields, media);
 }
 
 bool is_tool_result(const Json& block) {
@@ -190,8 +191,9 @@ class MessageReader {
     } else if (type == "tool_result") {
       const Json* content = block.find("content");
       media_->in_tool_result(true);
-      std::string text =
-          content == nullptr ? std::string() : text_of(*content, block.path_of("content"), block, *media_);
+      std::string text = content == nullptr
+                             ? std::string()
+                             : message_text(*content, block.path_of("content"), block, *media_);
       media_->in_tool_result(false);
       if (block.boolean("is_error", false)) text = "Error: " + text;
       out_->push_back(
@@ -247,7 +249,7 @@ std::string last_effort(Fields& fields) {
   return effort;
 }
 
-RequestTurn read_turn(Fields& fields, MediaTaker& media) {
+RequestTurn read_message_turn(Fields& fields, MediaTaker& media) {
   RequestTurn turn;
   Json list = Json::array();
   if (const Json* system = fields.find("system"))
@@ -462,7 +464,7 @@ void messages(Job& job) {
   CommonFields common = read_common(fields, job);
   RequestParams& params = common.params;
   MediaTaker media(job);
-  RequestTurn turn = read_turn(fields, media);
+  RequestTurn turn = read_message_turn(fields, media);
   read_output_config(fields, common, turn);
   if (!fields.has("max_tokens")) throw bad_request("max_tokens", "'max_tokens' is missing");
   read_max_tokens(fields, {"max_tokens"}, params);
@@ -487,7 +489,7 @@ void count_message_tokens(Job& job) {
   Fields fields = job.fields();
   MediaTaker taker(job);
   CommonFields common;
-  RequestTurn turn = read_turn(fields, taker);
+  RequestTurn turn = read_message_turn(fields, taker);
   read_output_config(fields, common, turn);
   // Fields of generation.
   fields.ignore({"max_tokens", "stream", "temperature", "top_p", "top_k", "stop_sequences", "metadata",

@@ -22,7 +22,8 @@ bool is_parts(const Json& content) {
 
 // Joins the parts of a content. Images and audio go to `media`. Unknown parts are skipped with a note. The
 // result of a tool may be any JSON.
-std::string text_of(const Json& content, const std::string& path, const Fields& parent, MediaTaker& media) {
+std::string response_text(const Json& content, const std::string& path, const Fields& parent,
+                          MediaTaker& media) {
   if (content.is_null()) return {};
   if (content.is_string()) return content.get<std::string>();
   if (media.is_in_tool_result() && !is_parts(content)) return to_text(content);
@@ -125,7 +126,7 @@ class ItemReader {
 
   std::string text(Fields& item, std::string_view name) {
     const Json* const content = item.find(name);
-    return content == nullptr ? std::string() : text_of(*content, item.path_of(name), item, media_);
+    return content == nullptr ? std::string() : response_text(*content, item.path_of(name), item, media_);
   }
 
   std::string result(Fields& item, std::string_view name) {
@@ -527,7 +528,7 @@ Json frame_of(const Json& body, const std::string& model, const SamplerParams& s
 }
 
 /// The conversation of the request.
-RequestTurn read_turn(Fields& fields, MediaTaker& taker) {
+RequestTurn read_response_turn(Fields& fields, MediaTaker& taker) {
   RequestTurn turn;
   turn.field = "input";
   const Json* input = read_conversation(fields, turn.field);
@@ -561,7 +562,7 @@ void send_too_long(Job& job, Json frame, const ApiError& error) {
 void count_response_tokens(Job& job) {
   Fields fields = job.fields();
   MediaTaker taker(job);
-  RequestTurn turn = read_turn(fields, taker);
+  RequestTurn turn = read_response_turn(fields, taker);
   job.send({{"object", "response.input_tokens"},
             {"input_tokens", count_tokens(*job.model, std::move(turn), taker.finish())}});
 }
@@ -574,7 +575,7 @@ void responses(Job& job) {
   RequestParams& params = common.params;
 
   MediaTaker taker(job);
-  RequestTurn turn = read_turn(fields, taker);
+  RequestTurn turn = read_response_turn(fields, taker);
   ReadAnswer answer;
   answer.tools = turn.tools;
   if (auto format = read_format(fields, common.warnings)) set_grammar(common, std::move(*format));

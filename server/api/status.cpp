@@ -164,7 +164,7 @@ void Api::show_model(Job& job) {
 
 namespace {
 
-std::string text_of(const Tokenizer& tokenizer, Token id) {
+std::string token_text(const Tokenizer& tokenizer, Token id) {
   return id == kNoToken ? std::string() : std::string(tokenizer.text(id));
 }
 
@@ -205,8 +205,8 @@ void Api::props(Job& job) {
               {"supports_tools", chats && model->chat->has_tools()},
               {"supports_tool_calls", chats && model->chat->has_tools()}}},
             {"chat_format", chats ? std::string(model->chat->format()) : std::string()},
-            {"bos_token", text_of(model->tokenizer(), model->tokenizer().bos())},
-            {"eos_token", text_of(model->tokenizer(), model->tokenizer().eos())},
+            {"bos_token", token_text(model->tokenizer(), model->tokenizer().bos())},
+            {"eos_token", token_text(model->tokenizer(), model->tokenizer().eos())},
             {"build_info", "weft-" + setup_.version},
             {"is_sleeping", false}});
 }

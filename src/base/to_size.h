@@ -7,10 +7,10 @@
 
 namespace weft {
 
-/// `n` as a size. Debug builds check that it is not negative.
+/// `n` as a size. Debug builds and the address sanitizer check that it is not negative.
 template <std::integral N>
 constexpr std::size_t to_size(N n) {
-#ifndef NDEBUG
+#if !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__)
   WEFT_CHECK(n >= 0);
 #endif
   return static_cast<std::size_t>(n);

@@ -18,63 +18,69 @@
 namespace weft::convert_impl {
 namespace {
 
-enum class Kind { kRequired, kInt, kFloat, kBool };
+enum class FieldKind { kRequired, kInt, kFloat, kBool };
 
 /// A key of GGUF, and what configurations call it.
 struct Key {
   const char* key;
-  Kind kind;
+  FieldKind kind;
   Names names;
 };
 
 const std::vector<Key> kKeys = {
-    {"context_length", Kind::kRequired, {"max_position_embeddings"}},
-    {"embedding_length", Kind::kRequired, {"hidden_size"}},
-    {"block_count", Kind::kRequired, {"num_hidden_layers"}},
-    {"attention.clamp_kqv", Kind::kFloat, {"clip_qkv"}},
-    {"use_parallel_residual", Kind::kBool, {"use_parallel_residual"}},
-    {"swin_norm", Kind::kBool, {"swin_norm"}},
-    {"attn_logit_softcapping", Kind::kFloat, {"attn_logit_softcapping"}},
-    {"final_logit_softcapping", Kind::kFloat, {"final_logit_softcapping"}},
-    {"residual_scale", Kind::kFloat, {"residual_multiplier"}},
-    {"attention.scale", Kind::kFloat, {"attention_multiplier"}},
-    {"attention.value_scale", Kind::kFloat, {"attention_value_scale"}},
-    {"attention.max_alibi_bias", Kind::kFloat, {"alibi_bias_max"}},
-    {"attention.q_lora_rank", Kind::kInt, {"q_lora_rank"}},
-    {"attention.kv_lora_rank", Kind::kInt, {"kv_lora_rank"}},
-    {"attention.shared_kv_layers", Kind::kInt, {"num_kv_shared_layers"}},
-    {"attention.temperature_length", Kind::kInt, {"floor_scale"}},
-    {"attention.temperature_scale", Kind::kFloat, {"attn_scale"}},
-    {"logit_scale", Kind::kFloat, {"logits_scaling", "logit_scale"}},
-    {"embedding_length_per_layer_input", Kind::kInt, {"hidden_size_per_layer_input"}},
-    {"altup.num_inputs", Kind::kInt, {"altup_num_inputs"}},
-    {"altup.active_idx", Kind::kInt, {"altup_active_idx"}},
-    {"shortconv.l_cache", Kind::kInt, {"conv_L_cache"}},
-    {"kda.head_dim", Kind::kInt, {"linear_head_dim"}},
-    {"ssm.conv_kernel", Kind::kInt, {"conv_kernel", "mamba_d_conv", "linear_conv_kernel_dim"}},
-    {"ssm.state_size", Kind::kInt, {"state_size", "mamba_d_state", "ssm_state_size", "linear_key_head_dim"}},
+    {"context_length", FieldKind::kRequired, {"max_position_embeddings"}},
+    {"embedding_length", FieldKind::kRequired, {"hidden_size"}},
+    {"block_count", FieldKind::kRequired, {"num_hidden_layers"}},
+    {"attention.clamp_kqv", FieldKind::kFloat, {"clip_qkv"}},
+    {"use_parallel_residual", FieldKind::kBool, {"use_parallel_residual"}},
+    {"swin_norm", FieldKind::kBool, {"swin_norm"}},
+    {"attn_logit_softcapping", FieldKind::kFloat, {"attn_logit_softcapping"}},
+    {"final_logit_softcapping", FieldKind::kFloat, {"final_logit_softcapping"}},
+    {"residual_scale", FieldKind::kFloat, {"residual_multiplier"}},
+    {"attention.scale", FieldKind::kFloat, {"attention_multiplier"}},
+    {"attention.value_scale", FieldKind::kFloat, {"attention_value_scale"}},
+    {"attention.max_alibi_bias", FieldKind::kFloat, {"alibi_bias_max"}},
+    {"attention.q_lora_rank", FieldKind::kInt, {"q_lora_rank"}},
+    {"attention.kv_lora_rank", FieldKind::kInt, {"kv_lora_rank"}},
+    {"attention.shared_kv_layers", FieldKind::kInt, {"num_kv_shared_layers"}},
+    {"attention.temperature_length", FieldKind::kInt, {"floor_scale"}},
+    {"attention.temperature_scale", FieldKind::kFloat, {"attn_scale"}},
+    {"logit_scale", FieldKind::kFloat, {"logits_scaling", "logit_scale"}},
+    {"embedding_length_per_layer_input", FieldKind::kInt, {"hidden_size_per_layer_input"}},
+    {"altup.num_inputs", FieldKind::kInt, {"altup_num_inputs"}},
+    {"altup.active_idx", FieldKind::kInt, {"altup_active_idx"}},
+    {"shortconv.l_cache", FieldKind::kInt, {"conv_L_cache"}},
+    {"kda.head_dim", FieldKind::kInt, {"linear_head_dim"}},
+    {"ssm.conv_kernel", FieldKind::kInt, {"conv_kernel", "mamba_d_conv", "linear_conv_kernel_dim"}},
+    {"ssm.state_size",
+     FieldKind::kInt,
+     {"state_size", "mamba_d_state", "ssm_state_size", "linear_key_head_dim"}},
     {"ssm.time_step_rank",
-     Kind::kInt,
+     FieldKind::kInt,
      {"mamba_num_heads", "mamba_n_heads", "linear_num_value_heads", "mamba_dt_rank", "time_step_rank"}},
-    {"ssm.group_count", Kind::kInt, {"mamba_n_groups", "n_groups", "linear_num_key_heads"}},
+    {"ssm.group_count", FieldKind::kInt, {"mamba_n_groups", "n_groups", "linear_num_key_heads"}},
 };
 
 // Keys of models with experts.
 const std::vector<Key> kExpertKeys = {
-    {"expert_count", Kind::kInt, {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}},
+    {"expert_count",
+     FieldKind::kInt,
+     {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}},
     {"expert_used_count",
-     Kind::kInt,
+     FieldKind::kInt,
      {"num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k", "moe_top_k", "top_k_experts"}},
-    {"expert_shared_count", Kind::kInt, {"n_shared_experts", "num_shared_experts", "moe_num_shared_experts"}},
-    {"expert_weights_scale", Kind::kFloat, {"routed_scaling_factor", "route_scale"}},
-    {"expert_weights_norm", Kind::kBool, {"norm_topk_prob"}},
-    {"expert_group_count", Kind::kInt, {"n_group"}},
-    {"expert_group_used_count", Kind::kInt, {"topk_group"}},
+    {"expert_shared_count",
+     FieldKind::kInt,
+     {"n_shared_experts", "num_shared_experts", "moe_num_shared_experts"}},
+    {"expert_weights_scale", FieldKind::kFloat, {"routed_scaling_factor", "route_scale"}},
+    {"expert_weights_norm", FieldKind::kBool, {"norm_topk_prob"}},
+    {"expert_group_count", FieldKind::kInt, {"n_group"}},
+    {"expert_group_used_count", FieldKind::kInt, {"topk_group"}},
     {"leading_dense_block_count",
-     Kind::kInt,
+     FieldKind::kInt,
      {"first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"}},
-    {"interleave_moe_layer_step", Kind::kInt, {"interleave_moe_layer_step", "moe_layer_interval"}},
-    {"moe_latent_size", Kind::kInt, {"moe_latent_size"}},
+    {"interleave_moe_layer_step", FieldKind::kInt, {"interleave_moe_layer_step", "moe_layer_interval"}},
+    {"moe_latent_size", FieldKind::kInt, {"moe_latent_size"}},
 };
 
 std::uint32_t u32(std::int64_t number) { return static_cast<std::uint32_t>(number); }
@@ -92,11 +98,11 @@ class Keys {
 
   void add_table(const std::vector<Key>& table) {
     for (const auto& [key, kind, names] : table) {
-      if (kind == Kind::kRequired) {
+      if (kind == FieldKind::kRequired) {
         set(key, u32(config_.require_int(names)));
-      } else if (kind == Kind::kInt) {
+      } else if (kind == FieldKind::kInt) {
         if (const auto value = config_.get_int(names)) set(key, u32(*value));
-      } else if (kind == Kind::kFloat) {
+      } else if (kind == FieldKind::kFloat) {
         if (const auto value = config_.get_float(names)) set(key, static_cast<float>(*value));
       } else if (config_.find(names) != nullptr) {
         set(key, config_.get_bool(names.front(), false));

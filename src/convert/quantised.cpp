@@ -108,10 +108,10 @@ const std::array<float, 256>& e4m3() {
 }
 
 /// Maps elements to their scales.
-struct Scales {
+struct BlockScales {
   Source source;
   std::int64_t rows = 1, columns = 1;     ///< Size of one scaled matrix.
-  std::int64_t n_down = 1, n_across = 1;  ///< Scales of one matrix.
+  std::int64_t n_down = 1, n_across = 1;  ///< BlockScales of one matrix.
   std::int64_t block_rows = 1, block_columns = 1;
 
   /// The line of scales for a row.
@@ -126,12 +126,12 @@ struct Scales {
   }
 };
 
-Scales scales_of(const std::string& name, const std::vector<std::int64_t>& shape, const Source& source,
-                 const Scheme& scheme) {
+BlockScales scales_of(const std::string& name, const std::vector<std::int64_t>& shape, const Source& source,
+                      const Scheme& scheme) {
   if (source.dtype != DType::kF32 && source.dtype != DType::kF16 && source.dtype != DType::kBF16)
     refuse(source.name, "is of the type " + source.stored + ", expected scales of F32, F16 or BF16");
   if (shape.size() < 2) refuse(name, "is quantized but not a matrix");
-  Scales scales{.source = source, .rows = shape[shape.size() - 2], .columns = shape.back()};
+  BlockScales scales{.source = source, .rows = shape[shape.size() - 2], .columns = shape.back()};
   std::int64_t n_matrices = 1;
   for (std::size_t i = 0; i + 2 < shape.size(); ++i) n_matrices *= shape[i];
   std::vector<std::int64_t> given = source.shape;
@@ -158,7 +158,7 @@ Scales scales_of(const std::string& name, const std::vector<std::int64_t>& shape
 
 /// Elements from `first` on: `code(i)` is the number of the i-th without its scale.
 template <class Code>
-void scaled(const Scales& scales, std::int64_t first, std::span<std::byte> to, const Code& code) {
+void scaled(const BlockScales& scales, std::int64_t first, std::span<std::byte> to, const Code& code) {
   const auto n = static_cast<std::int64_t>(to.size() / sizeof(float));
   const std::int64_t first_line = scales.line(first / scales.columns);
   const std::int64_t last_line = scales.line((first + n - 1) / scales.columns);
@@ -191,7 +191,7 @@ void put(Sources& sources, const std::string& name, Source joined) {
 void join_bytes(const std::string& name, const std::string& scale_name, const Scheme& scheme,
                 Sources& sources) {
   const Source codes = take(sources, name);
-  const Scales scales = scales_of(name, codes.shape, take(sources, scale_name), scheme);
+  const BlockScales scales = scales_of(name, codes.shape, take(sources, scale_name), scheme);
   const bool whole = codes.dtype == DType::kI8;
   Source joined = codes;
   joined.dtype = DType::kF32;
@@ -230,7 +230,7 @@ void join_packed(const std::string& stem, const Scheme& scheme, Sources& sources
   const std::int64_t most = words.shape[1] * in_word;
   if (shape[0] != words.shape[0] || shape[1] <= 0 || shape[1] <= most - in_word || shape[1] > most)
     refuse(said.name, "has a shape that contradicts '" + words.name.substr(0, 120) + "' has");
-  const Scales scales = scales_of(name, {shape[0], shape[1]}, take(sources, name + "_scale"), scheme);
+  const BlockScales scales = scales_of(name, {shape[0], shape[1]}, take(sources, name + "_scale"), scheme);
   Source joined = words;
   joined.name = name;
   joined.dtype = DType::kF32;

@@ -57,10 +57,10 @@ constexpr Rename kQwenWhole[] = {
     {"merger.norm", "v.post_ln"},         {"merger.mlp.0", "mm.0"},         {"merger.mlp.2", "mm.2"},
     {"merger.linear_fc1", "mm.0"},        {"merger.linear_fc2", "mm.2"}};
 
-enum class Kind { kGemma3, kIdefics3, kPixtral, kQwen2, kQwen25, kQwen3 };
+enum class VisionKind { kGemma3, kIdefics3, kPixtral, kQwen2, kQwen25, kQwen3 };
 
 struct VisionFamily {
-  Kind kind;
+  VisionKind kind;
   std::string_view name, projector;  ///< The class in config.json; the projector in GGUF.
   std::string_view layers;           ///< Before a layer's number.
   std::span<const Rename> layer, whole;
@@ -89,30 +89,30 @@ constexpr std::string_view kQwen3Defaults =
         "spatial_merge_size": 2, "out_hidden_size": 3584, "num_position_embeddings": 2304,
         "deepstack_visual_indexes": [8, 16, 24]})";
 
-constexpr VisionFamily kFamilies[] = {
-    {Kind::kGemma3, "Gemma3ForConditionalGeneration", "gemma3", "encoder.layers.", kSiglipLayer, kSiglipWhole,
-     kSiglipDefaults, 1e-6},
-    {Kind::kIdefics3, "Idefics3ForConditionalGeneration", "idefics3", "encoder.layers.", kSiglipLayer,
+constexpr VisionFamily kVisionFamilies[] = {
+    {VisionKind::kGemma3, "Gemma3ForConditionalGeneration", "gemma3", "encoder.layers.", kSiglipLayer,
+     kSiglipWhole, kSiglipDefaults, 1e-6},
+    {VisionKind::kIdefics3, "Idefics3ForConditionalGeneration", "idefics3", "encoder.layers.", kSiglipLayer,
      kSiglipWhole, kIdeficsDefaults, 1e-6},
-    {Kind::kIdefics3, "SmolVLMForConditionalGeneration", "idefics3", "encoder.layers.", kSiglipLayer,
+    {VisionKind::kIdefics3, "SmolVLMForConditionalGeneration", "idefics3", "encoder.layers.", kSiglipLayer,
      kSiglipWhole, kIdeficsDefaults, 1e-6},
-    {Kind::kPixtral, "Mistral3ForConditionalGeneration", "pixtral", "transformer.layers.", kPixtralLayer,
+    {VisionKind::kPixtral, "Mistral3ForConditionalGeneration", "pixtral", "transformer.layers.",
+     kPixtralLayer, kPixtralWhole, kPixtralDefaults, 1e-5},
+    {VisionKind::kPixtral, "LlavaForConditionalGeneration", "pixtral", "transformer.layers.", kPixtralLayer,
      kPixtralWhole, kPixtralDefaults, 1e-5},
-    {Kind::kPixtral, "LlavaForConditionalGeneration", "pixtral", "transformer.layers.", kPixtralLayer,
-     kPixtralWhole, kPixtralDefaults, 1e-5},
-    {Kind::kQwen2, "Qwen2VLForConditionalGeneration", "qwen2vl_merger", "blocks.", kQwenLayer, kQwenWhole,
-     kQwen2Defaults, 1e-6},
-    {Kind::kQwen25, "Qwen2_5_VLForConditionalGeneration", "qwen2.5vl_merger", "blocks.", kQwenLayer,
+    {VisionKind::kQwen2, "Qwen2VLForConditionalGeneration", "qwen2vl_merger", "blocks.", kQwenLayer,
+     kQwenWhole, kQwen2Defaults, 1e-6},
+    {VisionKind::kQwen25, "Qwen2_5_VLForConditionalGeneration", "qwen2.5vl_merger", "blocks.", kQwenLayer,
      kQwenWhole, kQwen25Defaults, 1e-6},
-    {Kind::kQwen3, "Qwen3VLForConditionalGeneration", "qwen3vl_merger", "blocks.", kQwenLayer, kQwenWhole,
-     kQwen3Defaults, 1e-6},
-    {Kind::kQwen3, "Qwen3VLMoeForConditionalGeneration", "qwen3vl_merger", "blocks.", kQwenLayer, kQwenWhole,
-     kQwen3Defaults, 1e-6},
+    {VisionKind::kQwen3, "Qwen3VLForConditionalGeneration", "qwen3vl_merger", "blocks.", kQwenLayer,
+     kQwenWhole, kQwen3Defaults, 1e-6},
+    {VisionKind::kQwen3, "Qwen3VLMoeForConditionalGeneration", "qwen3vl_merger", "blocks.", kQwenLayer,
+     kQwenWhole, kQwen3Defaults, 1e-6},
 };
 
 const VisionFamily& find_vision(std::string_view name) {
   std::string known;
-  for (const VisionFamily& family : kFamilies) {
+  for (const VisionFamily& family : kVisionFamilies) {
     if (family.name == name) return family;
     known += (known.empty() ? "" : ", ") + std::string(family.name);
   }
@@ -121,11 +121,12 @@ const VisionFamily& find_vision(std::string_view name) {
                                            known);
 }
 
-std::uint32_t u32(std::int64_t number) { return static_cast<std::uint32_t>(number); }
+std::uint32_t as_u32(std::int64_t number) { return static_cast<std::uint32_t>(number); }
 
-class Planner {
+class VisionPlanner {
  public:
-  Planner(const VisionFamily& family, const Json& json, const Json& pictures, DType type, GgufWriter& file)
+  VisionPlanner(const VisionFamily& family, const Json& json, const Json& pictures, DType type,
+                GgufWriter& file)
       : family_(family),
         vision_(vision_of(json), family.defaults),
         whole_(json, "{}"),
@@ -140,11 +141,11 @@ class Planner {
     file_.set("clip.has_vision_encoder", true);
     file_.set("clip.projector_type", std::string(family_.projector));
     const std::int64_t patch = vision_.require_int({"patch_size"});
-    set("patch_size", u32(patch));
-    set("embedding_length", u32(width()));
-    set("block_count", u32(n_layers()));
-    set("attention.head_count", u32(n_heads()));
-    set("feed_forward_length", u32(ff_width()));
+    set("patch_size", as_u32(patch));
+    set("embedding_length", as_u32(width()));
+    set("block_count", as_u32(n_layers()));
+    set("attention.head_count", as_u32(n_heads()));
+    set("feed_forward_length", as_u32(ff_width()));
     set("attention.layer_norm_epsilon",
         static_cast<float>(vision_.get_float({"layer_norm_eps", "rms_norm_eps"}).value_or(family_.eps)));
     for (const char* colours : {"image_mean", "image_std"}) set(colours, of_colours(colours));
@@ -178,15 +179,15 @@ class Planner {
     return *vision;
   }
 
-  bool is(Kind kind) const { return family_.kind == kind; }
-  bool is_qwen() const { return is(Kind::kQwen2) || is(Kind::kQwen25) || is(Kind::kQwen3); }
+  bool is(VisionKind kind) const { return family_.kind == kind; }
+  bool is_qwen() const { return is(VisionKind::kQwen2) || is(VisionKind::kQwen25) || is(VisionKind::kQwen3); }
   std::int64_t width() const {
-    return is(Kind::kQwen2) ? vision_.require_int({"embed_dim"}) : vision_.require_int({"hidden_size"});
+    return is(VisionKind::kQwen2) ? vision_.require_int({"embed_dim"}) : vision_.require_int({"hidden_size"});
   }
   std::int64_t n_layers() const { return vision_.require_int({"num_hidden_layers", "depth"}); }
   std::int64_t n_heads() const { return vision_.require_int({"num_attention_heads", "num_heads"}); }
   std::int64_t ff_width() const {
-    if (!is(Kind::kQwen2)) return vision_.require_int({"intermediate_size"});
+    if (!is(VisionKind::kQwen2)) return vision_.require_int({"intermediate_size"});
     const double ratio = vision_.get_float({"mlp_ratio"}).value_or(4.0);
     if (!(ratio > 0.0 && ratio <= 64.0)) refuse_config("mlp_ratio is not in the range (0, 64]");
     return static_cast<std::int64_t>(ratio * static_cast<double>(width()));
@@ -211,8 +212,8 @@ class Planner {
   std::vector<float> of_colours(const char* name) const {
     const Json* const list = find(pictures_, name);
     if (list == nullptr) {  // OpenAI CLIP's for Pixtral and Qwen before 3, otherwise SigLIP's.
-      if (!is_qwen() && !is(Kind::kPixtral)) return {0.5f, 0.5f, 0.5f};
-      if (is(Kind::kQwen3)) return {0.5f, 0.5f, 0.5f};
+      if (!is_qwen() && !is(VisionKind::kPixtral)) return {0.5f, 0.5f, 0.5f};
+      if (is(VisionKind::kQwen3)) return {0.5f, 0.5f, 0.5f};
       return std::string_view(name) == "image_mean"
                  ? std::vector<float>{0.48145466f, 0.4578275f, 0.40821073f}
                  : std::vector<float>{0.26862954f, 0.26130258f, 0.27577711f};
@@ -230,9 +231,10 @@ class Planner {
   void add_activation() {
     const Json* const said = vision_.find({"hidden_act"});
     std::string name = said != nullptr && said->is_string() ? said->get<std::string>() : "";
-    if (name.empty()) name = is(Kind::kQwen2) ? "quick_gelu" : is(Kind::kQwen25) ? "silu" : "gelu";
+    if (name.empty())
+      name = is(VisionKind::kQwen2) ? "quick_gelu" : is(VisionKind::kQwen25) ? "silu" : "gelu";
     // Files of Pixtral's first classes have "gelu", but the model has Llama's SiLU gate.
-    if (is(Kind::kPixtral)) name = "silu";
+    if (is(VisionKind::kPixtral)) name = "silu";
     if (name == "silu")
       file_.set("clip.use_silu", true);
     else if (name.starts_with("gelu"))
@@ -248,32 +250,32 @@ class Planner {
     if (is_qwen()) {
       constexpr std::int64_t kUsualGrid = 40;  // Pictures keep their shape: what the trained size was.
       side = kUsualGrid * patch;
-      set("projection_dim", u32(is(Kind::kQwen2) ? vision_.require_int({"hidden_size"})
-                                                 : vision_.require_int({"out_hidden_size"})));
-      set("spatial_merge_size", u32(vision_.require_int(merge)));
+      set("projection_dim", as_u32(is(VisionKind::kQwen2) ? vision_.require_int({"hidden_size"})
+                                                          : vision_.require_int({"out_hidden_size"})));
+      set("spatial_merge_size", as_u32(vision_.require_int(merge)));
     } else {
       side = vision_.require_int({"image_size"});
-      set("projection_dim", u32(whole_.require_int({"hidden_size"})));
+      set("projection_dim", as_u32(whole_.require_int({"hidden_size"})));
     }
-    if (is(Kind::kGemma3)) {
+    if (is(VisionKind::kGemma3)) {
       const std::int64_t rows = whole_.get_int({"mm_tokens_per_image"}).value_or(256);
       const auto across = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(rows))));
       if (across <= 0 || across * across != rows || side / patch % across != 0)
         refuse_config(
             "mm_tokens_per_image is not a square number that divides the image into equal squares of "
             "patches");
-      set("projector.scale_factor", u32(side / patch / across));
-    } else if (is(Kind::kIdefics3)) {
-      set("projector.scale_factor", u32(whole_.get_int({"scale_factor"}).value_or(2)));
+      set("projector.scale_factor", as_u32(side / patch / across));
+    } else if (is(VisionKind::kIdefics3)) {
+      set("projector.scale_factor", as_u32(whole_.get_int({"scale_factor"}).value_or(2)));
       if (const Json* const size = find(pictures_, "size"))
         if (const Json* const longest = find(*size, "longest_edge");
             longest != nullptr && longest->is_number_unsigned() && *longest <= 1 << 16)
-          set("preproc_image_size", u32(longest->get<std::int64_t>()));
-    } else if (is(Kind::kPixtral)) {
-      set("spatial_merge_size", u32(whole_.get_int(merge).value_or(1)));
-    } else if (is(Kind::kQwen25)) {
+          set("preproc_image_size", as_u32(longest->get<std::int64_t>()));
+    } else if (is(VisionKind::kPixtral)) {
+      set("spatial_merge_size", as_u32(whole_.get_int(merge).value_or(1)));
+    } else if (is(VisionKind::kQwen25)) {
       add_windows();
-    } else if (is(Kind::kQwen3)) {
+    } else if (is(VisionKind::kQwen3)) {
       const auto n = static_cast<double>(vision_.require_int({"num_position_embeddings"}));
       side = std::llround(std::sqrt(n)) * patch;
       std::vector<bool> tapped(to_size(n_layers()), false);
@@ -283,7 +285,7 @@ class Planner {
       }
       set("is_deepstack_layers", tapped);
     }
-    set("image_size", u32(side));
+    set("image_size", as_u32(side));
   }
 
   /// All layers but the last of every few see windows.
@@ -297,8 +299,8 @@ class Planner {
       throw Error(ErrorCode::kUnsupported,
                   "config.json: fullatt_block_indexes does not name every N-th layer, and GGUF cannot "
                   "express other patterns");
-    set("n_wa_pattern", u32(every));
-    set("window_size", u32(vision_.require_int({"window_size"})));
+    set("n_wa_pattern", as_u32(every));
+    set("window_size", as_u32(vision_.require_int({"window_size"})));
   }
 
   /// The name without the prefix of the encoder or projector; nullopt for tensors of the language model.
@@ -366,7 +368,7 @@ class Planner {
     const View view(source);
     std::vector<std::int64_t> shape = source.shape;
     const bool qkv = name.find("attn_qkv.") != name.npos;
-    if (qkv && !is(Kind::kQwen3)) {  // Files have them apart.
+    if (qkv && !is(VisionKind::kQwen3)) {  // Files have them apart.
       if (shape.front() % 3 != 0) refuse_tensor(full, "does not consist of three matrices");
       shape.front() /= 3;
       for (int part = 0; part < 3; ++part) {
@@ -380,7 +382,7 @@ class Planner {
       shape.erase(shape.begin() + 2);
       put(full, name, shape, view.take(2, 0, 1));
       put(full, name + ".1", shape, view.take(2, 1, 1));
-    } else if (is(Kind::kPixtral) &&
+    } else if (is(VisionKind::kPixtral) &&
                (name.find("attn_q.") != name.npos || name.find("attn_k.") != name.npos)) {
       put(full, name, shape, view.split(0, {n_heads(), 2, -1}).swap(1, 2));  // Neighbours turn, in files.
     } else {
@@ -418,7 +420,7 @@ class Planner {
 
 std::vector<OutTensor> plan_vision(const FolderWeights& weights, const Json& json, const Json& pictures,
                                    std::string_view class_name, DType type, GgufWriter& file) {
-  Planner planner(find_vision(class_name), json, pictures, type, file);
+  VisionPlanner planner(find_vision(class_name), json, pictures, type, file);
   planner.add_keys();
   for (const auto& [name, source] : weights.all()) planner.add(name, source);
   return planner.finish();

@@ -78,7 +78,7 @@ class MergeTable {
   int shift_;
 };
 
-std::vector<Token> findable(const Vocabulary& vocabulary) {
+std::vector<Token> bpe_ids(const Vocabulary& vocabulary) {
   std::vector<Token> ids;
   std::string bytes;
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i)
@@ -96,7 +96,7 @@ class BpeEncoder final : public Encoder {
         splitter_(how_.patterns),
         merges_(vocabulary.merges.size()),
         n_merges_(vocabulary.merges.size()),
-        pieces_(pieces, findable(vocabulary)),
+        pieces_(pieces, bpe_ids(vocabulary)),
         whole_(std::make_unique<std::atomic<Whole>[]>(vocabulary.tokens.size())),
         texts_(tokens.index),
         characters_(vocabulary.kind == VocabularyKind::kCharacterBpe),

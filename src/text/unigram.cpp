@@ -18,7 +18,7 @@ namespace {
 /// How far the score of an unknown character is below the worst token's score.
 constexpr double kUnknownPenalty = 10.0;
 
-std::vector<Token> findable(const Vocabulary& vocabulary) {
+std::vector<Token> unigram_ids(const Vocabulary& vocabulary) {
   std::vector<Token> ids;
   for (std::size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     const TokenKind kind = kind_of(vocabulary, i);
@@ -38,7 +38,7 @@ class UnigramEncoder final : public Encoder {
  public:
   UnigramEncoder(const Vocabulary& vocabulary, const TokenTexts& texts)
       : form_(vocabulary),
-        trie_(texts, findable(vocabulary)),
+        trie_(texts, unigram_ids(vocabulary)),
         fallback_(vocabulary),
         scores_(vocabulary.scores) {
     double worst = 0.0;

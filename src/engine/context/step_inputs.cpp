@@ -10,7 +10,7 @@
 namespace weft::engine {
 namespace {
 
-using Graph = model::ModelGraph;
+using InputGraph = model::ModelGraph;
 
 /// The position of a row on an axis: its own one, or the position in the sequence.
 template <std::size_t kAxis>
@@ -20,43 +20,44 @@ std::int32_t on_axis(const StepRow& row) {
 
 /// The inputs with a number for each row. A model has some of them.
 constexpr struct {
-  ValueId (*input)(const Graph& graph);
+  ValueId (*input)(const InputGraph& graph);
   std::int32_t (*of)(const StepRow& row);
 } kRowInputs[] = {
-    {[](const Graph& g) { return g.tokens; }, [](const StepRow& row) { return std::max(row.item.token, 0); }},
-    {[](const Graph& g) { return g.use_embeddings; },
+    {[](const InputGraph& g) { return g.tokens; },
+     [](const StepRow& row) { return std::max(row.item.token, 0); }},
+    {[](const InputGraph& g) { return g.use_embeddings; },
      [](const StepRow& row) { return row.item.embedding >= 0 ? 1 : 0; }},
-    {[](const Graph& g) { return g.ends; },
+    {[](const InputGraph& g) { return g.ends; },
      [](const StepRow& row) { return std::max(row.item.options.attend_to, row.at.pos + 1); }},
-    {[](const Graph& g) { return g.hidden_first; }, [](const StepRow&) { return -1; }},
-    {[](const Graph& g) { return g.positions; }, [](const StepRow& row) { return row.at.pos; }},
-    {[](const Graph& g) { return g.axes[0]; }, on_axis<0>},
-    {[](const Graph& g) { return g.axes[1]; }, on_axis<1>},
-    {[](const Graph& g) { return g.axes[2]; }, on_axis<2>},
-    {[](const Graph& g) { return g.sequences; }, [](const StepRow& row) { return row.at.seq; }},
-    {[](const Graph& g) { return g.full.cells; }, [](const StepRow& row) { return row.cell; }},
-    {[](const Graph& g) { return g.source.ends; },
+    {[](const InputGraph& g) { return g.hidden_first; }, [](const StepRow&) { return -1; }},
+    {[](const InputGraph& g) { return g.positions; }, [](const StepRow& row) { return row.at.pos; }},
+    {[](const InputGraph& g) { return g.axes[0]; }, on_axis<0>},
+    {[](const InputGraph& g) { return g.axes[1]; }, on_axis<1>},
+    {[](const InputGraph& g) { return g.axes[2]; }, on_axis<2>},
+    {[](const InputGraph& g) { return g.sequences; }, [](const StepRow& row) { return row.at.seq; }},
+    {[](const InputGraph& g) { return g.full.cells; }, [](const StepRow& row) { return row.cell; }},
+    {[](const InputGraph& g) { return g.source.ends; },
      [](const StepRow& row) { return row.cache.sources().size(row.item.seq); }},
 };
 
 /// The symbols of a step.
 constexpr struct {
-  SymbolId (*symbol)(const Graph& graph);
+  SymbolId (*symbol)(const InputGraph& graph);
   std::int64_t StepSizes::* size;
 } kSymbols[] = {
-    {[](const Graph& g) { return g.n_tokens; }, &StepSizes::n_tokens},
-    {[](const Graph& g) { return g.n_wanted; }, &StepSizes::n_wanted},
-    {[](const Graph& g) { return g.n_outputs; }, &StepSizes::n_outputs},
-    {[](const Graph& g) { return g.n_embeddings; }, &StepSizes::n_embeddings},
-    {[](const Graph& g) { return g.n_logits; }, &StepSizes::n_logits},
-    {[](const Graph& g) { return g.n_hidden; }, &StepSizes::n_hidden},
-    {[](const Graph& g) { return g.source.n_rows; }, &StepSizes::n_source},
-    {[](const Graph& g) { return g.adapters_of_tokens.n_uses; }, &StepSizes::n_token_uses},
-    {[](const Graph& g) { return g.adapters_of_wanted.n_uses; }, &StepSizes::n_wanted_uses},
-    {[](const Graph& g) { return g.adapters_of_outputs.n_uses; }, &StepSizes::n_output_uses},
-    {[](const Graph& g) { return g.adapters_of_source.n_uses; }, &StepSizes::n_source_uses},
-    {[](const Graph& g) { return g.n_moves; }, &StepSizes::n_moves},
-    {[](const Graph& g) { return g.n_forks; }, &StepSizes::n_forks},
+    {[](const InputGraph& g) { return g.n_tokens; }, &StepSizes::n_tokens},
+    {[](const InputGraph& g) { return g.n_wanted; }, &StepSizes::n_wanted},
+    {[](const InputGraph& g) { return g.n_outputs; }, &StepSizes::n_outputs},
+    {[](const InputGraph& g) { return g.n_embeddings; }, &StepSizes::n_embeddings},
+    {[](const InputGraph& g) { return g.n_logits; }, &StepSizes::n_logits},
+    {[](const InputGraph& g) { return g.n_hidden; }, &StepSizes::n_hidden},
+    {[](const InputGraph& g) { return g.source.n_rows; }, &StepSizes::n_source},
+    {[](const InputGraph& g) { return g.adapters_of_tokens.n_uses; }, &StepSizes::n_token_uses},
+    {[](const InputGraph& g) { return g.adapters_of_wanted.n_uses; }, &StepSizes::n_wanted_uses},
+    {[](const InputGraph& g) { return g.adapters_of_outputs.n_uses; }, &StepSizes::n_output_uses},
+    {[](const InputGraph& g) { return g.adapters_of_source.n_uses; }, &StepSizes::n_source_uses},
+    {[](const InputGraph& g) { return g.n_moves; }, &StepSizes::n_moves},
+    {[](const InputGraph& g) { return g.n_forks; }, &StepSizes::n_forks},
 };
 
 bool wants_result(const ItemOptions& item) { return item.logits || item.embedding; }
@@ -74,7 +75,7 @@ struct RowList {
 
 }  // namespace
 
-StepInputs::StepInputs(const Graph& graph, const Bindings& bindings, const Model& model,
+StepInputs::StepInputs(const InputGraph& graph, const Bindings& bindings, const Model& model,
                        const ContextParams& params, KvCache::Impl& cache)
     : graph_(graph),
       bindings_(bindings),

@@ -21,7 +21,7 @@ constexpr std::int64_t kMaxRowsPerTask = 16;
 /// Rows of images have few columns: this many elements are computed by one call of a kernel.
 constexpr std::int64_t kElementsAtOnce = 512;
 
-std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+std::size_t row_aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 std::int64_t n_log_sum_parts(std::int64_t columns) { return (columns + kLogSumPart - 1) / kLogSumPart; }
 std::size_t log_sum_part_bytes(std::int64_t columns) {
@@ -186,15 +186,15 @@ void RowLaunch::settle(const std::vector<bool>& needed_outside) {
     }
     if (std::holds_alternative<ops::ExpertWeights>(instruction.op)) {
       instruction.scratch_offset = scratch_bytes_;
-      scratch_bytes_ += aligned(to_size(instruction.columns) * sizeof(float));
+      scratch_bytes_ += row_aligned(to_size(instruction.columns) * sizeof(float));
     }
     if (const auto* best = std::get_if<ops::Best>(&instruction.op)) {
       instruction.scratch_offset = scratch_bytes_;
-      scratch_bytes_ += aligned(to_size(best->n) * sizeof(BestEntry));
+      scratch_bytes_ += row_aligned(to_size(best->n) * sizeof(BestEntry));
     }
     if (std::holds_alternative<ops::LogSumExp>(instruction.op)) {
       instruction.scratch_offset = scratch_bytes_;
-      scratch_bytes_ += 2 * aligned(log_sum_part_bytes(instruction.columns));
+      scratch_bytes_ += 2 * row_aligned(log_sum_part_bytes(instruction.columns));
     }
     Operand& out = instruction.out;
     if (quantise != nullptr) {
@@ -207,7 +207,7 @@ void RowLaunch::settle(const std::vector<bool>& needed_outside) {
         const Shape& shape = graph_.value(out.value).shape;  // A vector is one row, without a stride.
         const std::int64_t alone = shape.rank() == 1 && shape[0].is_constant() ? shape.columns() : 1;
         const std::size_t bytes = std::max(out.stride, to_size(alone) * sizeof(float));
-        scratch_bytes_ += aligned(bytes * to_size(rows_at_once_));
+        scratch_bytes_ += row_aligned(bytes * to_size(rows_at_once_));
       }
     }
   }
@@ -362,7 +362,7 @@ void RowLaunch::execute(const Instruction& instruction, std::int64_t row, std::i
             if (id == ops::LogSumExp::kNoRow) return write_log_sum(kLowest, kLowest, out);
             std::byte* const parts = context.scratch + instruction.scratch_offset;
             auto* const largest = reinterpret_cast<float*>(parts);
-            auto* const sums = reinterpret_cast<float*>(parts + aligned(log_sum_part_bytes(n)));
+            auto* const sums = reinterpret_cast<float*>(parts + row_aligned(log_sum_part_bytes(n)));
             kernels.log_sum_parts(in(0), n, largest, sums);
             write_log_sum(kernels.merge_log_sums(largest, sums, n_log_sum_parts(n)),
                           id >= 0 ? in(0)[id] : kLowest, out);
