@@ -15,11 +15,11 @@ constexpr std::size_t kMostTexts = 128;  // Limit of a batch, unless one task ha
 
 /// Whole pages: choices diverge within a page, and each choice then gets its own copy of it.
 std::size_t cells_of(const TokenizedTask& task) {
-  constexpr std::size_t kPage = KvCache::kCellsOfPage;
-  const auto pages = [](std::size_t n) { return (n + kPage - 1) / kPage; };
+  constexpr std::size_t kCellsPerPage = KvCache::kCellsOfPage;
+  const auto pages = [](std::size_t n) { return (n + kCellsPerPage - 1) / kCellsPerPage; };
   std::size_t n = pages(task.n_shared);
   for (const TokenizedChoice& choice : task.choices) n += pages(choice.tokens.size() - task.n_shared) + 1;
-  return n * kPage;
+  return n * kCellsPerPage;
 }
 
 /// A batch of tasks, and the rows of each of their choices.

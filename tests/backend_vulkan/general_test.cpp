@@ -169,7 +169,7 @@ TEST_F(VulkanGeneral, AnEncoderThatIsSpreadOverBothIsAsOnTheCpu) {
 }
 
 TEST_F(VulkanGeneral, CpuComputesUnsupportedOps) {
-  constexpr std::int64_t kMost = 5, kWidth = 8, kHidden = 6;
+  constexpr std::int64_t kMost = 5, kWidth = 8, kLstmHidden = 6;
   const auto make_graph = [] {
     Graph g;
     const Dim n = g.symbol("n", 1, kMost);
@@ -180,16 +180,16 @@ TEST_F(VulkanGeneral, CpuComputesUnsupportedOps) {
     const Value order = argsort(sum(rows, {-1}).named("gpu.sum"), 1).named("order");
     const Value sorted = take_along_axis(sum(rows, {-1}).named("gpu.again"), order, 1).named("sorted");
     const Value gates =
-        linear(reshape(rows, {2 * n, 8}), g.weight("ih", {4 * kHidden, 8})).named("gpu.gates");
-    const Value times = reshape(gates, {n, 2, 4 * kHidden});
-    g.output("y", tanh(lstm(times, g.weight("hh", {4 * kHidden, kHidden})).y));
+        linear(reshape(rows, {2 * n, 8}), g.weight("ih", {4 * kLstmHidden, 8})).named("gpu.gates");
+    const Value times = reshape(gates, {n, 2, 4 * kLstmHidden});
+    g.output("y", tanh(lstm(times, g.weight("hh", {4 * kLstmHidden, kLstmHidden})).y));
     g.output("z", sorted * 0.5f);
     return g;
   };
   const Graph graph = make_graph();
   Plan cpu = plan_of(graph, kOnCpu), both = plan_of(graph, {{"^gpu", "vulkan0"}});
   const std::pair<const char*, std::size_t> weights[] = {
-      {"kernels", 4 * 3 * 9}, {"ih", 4 * kHidden * 8}, {"hh", 4 * kHidden * kHidden}};
+      {"kernels", 4 * 3 * 9}, {"ih", 4 * kLstmHidden * 8}, {"hh", 4 * kLstmHidden * kLstmHidden}};
   std::vector<std::vector<float>> numbers;
   for (const auto& [name, size] : weights) numbers.push_back(wave(size, 0.3f));
   for (Plan* const plan : {&cpu, &both})
@@ -234,7 +234,7 @@ Floats rows_of(Plan& plan, const Floats& x, std::int64_t m, std::int32_t middle,
 
 TEST_F(VulkanGeneral, RowsDoNotDependOnOtherRows) {
   constexpr std::int32_t kMost = 90, kKeys = 150, kMiddle = 41;
-  constexpr std::size_t kColumns = 12;
+  constexpr std::size_t kQueryColumns = 12;
   Graph g;
   const Dim m = g.symbol("m", 1, kMost);
   const Value q = g.input("q", {m, 12}), k = g.input("k", {kKeys, 6}), v = g.input("v", {kKeys, 6});
@@ -243,9 +243,9 @@ TEST_F(VulkanGeneral, RowsDoNotDependOnOtherRows) {
   g.output("mean", ragged_mean(v, begins, ends));
   g.output("product", matmul(q, reshape(k, {12, 75})));
   Plan plan = plan_of(g, kOnVulkan);
-  const Floats x = wave(kMost * kColumns, 0.5f);
+  const Floats x = wave(kMost * kQueryColumns, 0.5f);
   Floats keys = wave(kKeys * 6, 1.5f), values = wave(kKeys * 6, 2.5f);
-  plan.run({{"m", 1}}, {{"q", std::span(x).first(kColumns)},
+  plan.run({{"m", 1}}, {{"q", std::span(x).first(kQueryColumns)},
                         {"k", keys},
                         {"v", values},
                         {"begins", Ints{0}},
@@ -253,7 +253,7 @@ TEST_F(VulkanGeneral, RowsDoNotDependOnOtherRows) {
   const auto row = [](const Floats& all, std::size_t rows, std::size_t r) {
     Floats result;
     std::size_t first = 0;
-    for (const std::size_t width : {kColumns, std::size_t{6}, std::size_t{75}}) {
+    for (const std::size_t width : {kQueryColumns, std::size_t{6}, std::size_t{75}}) {
       const auto from = all.begin() + static_cast<std::ptrdiff_t>(first + r * width);
       result.insert(result.end(), from, from + static_cast<std::ptrdiff_t>(width));
       first += rows * width;
@@ -272,7 +272,7 @@ TEST_F(VulkanGeneral, RowsDoNotDependOnOtherRows) {
   const Floats beside = rows_of(plan, x, kMost, kMiddle, kKeys);
   for (std::size_t r = 0; r < kMost; ++r) {
     if (r < kMiddle) {
-      EXPECT_TRUE(std::isnan(beside[r * kColumns])) << r;
+      EXPECT_TRUE(std::isnan(beside[r * kQueryColumns])) << r;
     } else {
       EXPECT_EQ(row(beside, kMost, r), row(all, kMost, r)) << r;
     }
