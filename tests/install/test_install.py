@@ -76,6 +76,17 @@ def check_standard(args: argparse.Namespace, headers: tuple[str, ...], flags: li
         need(errors and "weft needs C++20" in errors[0], f"{header} does not ask for C++20: {old.stderr[:500]}")
 
 
+def check_missing_component(args: argparse.Namespace, prefix: Path) -> None:
+    """A component that is not installed is named in the error."""
+    project = args.scratch / "missing_component"
+    project.mkdir()
+    (project / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.20)\nproject(missing NONE)\n"
+                                            "find_package(weft REQUIRED COMPONENTS graph weft)\n")
+    failed = subprocess.run([args.cmake, "-S", project, "-B", project / "build", f"-DCMAKE_PREFIX_PATH={prefix}"],
+                            capture_output=True, text=True)  # fmt: skip
+    need(failed.returncode != 0 and 'no component "weft"' in failed.stderr, f"no component is named: {failed.stderr}")
+
+
 def check_graph_library(args: argparse.Namespace) -> Path:
     """The component `graph` alone: programs build and run with it. Returns a backend module that was built so."""
     first, prefix, build = (args.scratch / name for name in ("first_graph", "graph", "by_cmake_graph"))
@@ -112,6 +123,7 @@ def check_graph_library(args: argparse.Namespace) -> Path:
     by_pkgconfig = args.scratch / "graph_by_pkgconfig"
     run([args.cxx, "-std=c++20", args.source / "examples/graph.cpp", "-o", by_pkgconfig, *flags])
     check_standard(args, ("weft/graph.h", "weft/plan.h", "weft/weights.h"), flags)
+    check_missing_component(args, prefix)
     needed = run(["readelf", "-d", by_pkgconfig])
     need("libweft_graph.so" in needed and "libweft.so" not in needed, f"linked with {needed}")
     return build / "weft_backend_slow.so"
