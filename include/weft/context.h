@@ -114,9 +114,9 @@ class Context {
   /// batch's item numbers. Items without such a request make these throw Error kInvalidArgument. A call that
   /// does not return kOk has no results.
   ///
-  /// Throws Error kInvalidArgument, and changes nothing, for wrong tokens, sequences or positions, and for a
-  /// batch that is empty or does not fit into an empty cache. Throws kUnsupported for a position whose window
-  /// is no longer cached (ContextParams::window_rewind).
+  /// Throws Error kInvalidArgument, and changes nothing, for an empty batch and for wrong tokens, sequences
+  /// or positions. The same holds for a batch that does not fit into an empty cache. Throws kUnsupported for
+  /// a position whose window is no longer cached (ContextParams::window_rewind).
   ///
   /// Throws Error kDevice if a device fails, kOutOfMemory, and kIo if weights in a mapped file have changed
   /// (Model::check_weights). Sequences are then as before the batch, and decode() may be called again. Only
