@@ -40,7 +40,7 @@ struct ItemOptions {
   bool embedding = false;
   /// The item attends to all positions of its sequence below this one, later ones included. This gives
   /// bidirectional attention within a prefix or prompt. The batch's items before it must be in the same step
-  /// as this item: at most n_ubatch items. -1: up to its own position.
+  /// as this item: at most n_ubatch items. It attends at least up to its own position. -1: no further.
   Pos attend_to = -1;
   /// Positions in time, image row and image column, for models with M-RoPE (ModelInfo::axes). They only
   /// rotate keys and queries; masks and cells depend on `pos`. KvCache::shift adds the same delta to all

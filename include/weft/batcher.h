@@ -226,11 +226,11 @@ struct StepRecord {
 };
 
 struct BatcherParams {
-  /// The most completions that run at the same time. 0: ContextParams::n_sequences. Cached prefixes,
-  /// snapshots and draft branches need sequences, too. To keep them while all completions run, make the
-  /// context with more sequences than n_running.
+  /// The most completions that run at the same time. 0 or more than ContextParams::n_sequences: that. Cached
+  /// prefixes, snapshots and draft branches need sequences, too. To keep them while all completions run, make
+  /// the context with more sequences than n_running.
   int n_running = 0;
-  /// The most prompt tokens of a step: at most Context::batch_size(). 0: that.
+  /// The most prompt tokens of a step. 0 or more than Context::batch_size(): that.
   int n_step_tokens = 0;
   /// Prompts are chunked so that a step takes about this long while other completions decode or wait for
   /// their first token.
@@ -244,8 +244,8 @@ struct BatcherParams {
   /// a prefix that two prompts share is also kept as a snapshot, a copied sequence.
   bool reuse_prefixes = true;
   Speculation speculation = Speculation::kNone;
-  int n_draft = 8;           ///< The most drafted tokens of a completion per step.
-  int n_draft_branches = 4;  ///< The most branches of a draft tree. Each takes a free sequence.
+  int n_draft = 8;           ///< The most drafted tokens of a completion per step, 0 to 64.
+  int n_draft_branches = 4;  ///< The most branches of a draft tree, 1 to 64. Each takes a free sequence.
   /// Draft as many tokens as measured acceptance makes worthwhile. false: always n_draft.
   bool adapt_drafts = true;
   /// For traces: called by step() after it has computed something or failed, before it delivers outputs. It

@@ -50,8 +50,9 @@ struct ContextParams {
   /// The most rows of logits (items that request logits) of a step. 0: max(64, n_sequences).
   int n_outputs = 0;
   int n_threads = 0;  ///< 0: the number of cores.
-  /// The largest ItemOptions::n_best. Values above 0 need a model whose devices are all CPUs. -1: 64 if all
-  /// devices of the model are CPUs, otherwise 0.
+  /// The largest ItemOptions::n_best. Values above 0 need a model whose devices are all
+  /// CPUs. -1: 64 if all devices of the model are CPUs, otherwise 0. So a program that also runs on GPUs
+  /// reads Context::params and, with 0, requests all logits.
   int n_best = -1;
   CacheType k_type = CacheType::kAuto;
   CacheType v_type = CacheType::kAuto;
@@ -113,9 +114,9 @@ class Context {
   /// batch's item numbers. Items without such a request make these throw Error kInvalidArgument. A call that
   /// does not return kOk has no results.
   ///
-  /// Throws Error kInvalidArgument, and changes nothing, for wrong tokens, sequences or positions, and for a
-  /// batch that does not fit into an empty cache. Throws kUnsupported for a position whose window is no
-  /// longer cached (ContextParams::window_rewind).
+  /// Throws Error kInvalidArgument, and changes nothing, for an empty batch and for wrong tokens, sequences
+  /// or positions. The same holds for a batch that does not fit into an empty cache. Throws kUnsupported for
+  /// a position whose window is no longer cached (ContextParams::window_rewind).
   ///
   /// Throws Error kDevice if a device fails, kOutOfMemory, and kIo if weights in a mapped file have changed
   /// (Model::check_weights). Sequences are then as before the batch, and decode() may be called again. Only
@@ -145,25 +146,29 @@ class Context {
   /// Throws Error kInvalidArgument for a wrong batch and if n_at_once() batches are in flight. After that and
   /// after kCacheFull, this batch was not begun, and earlier ones are still in flight. After any other error
   /// and after kCancelled, no batch is in flight. This batch's items are then removed. The items of the other
-  /// batches are undefined: the caller removes them.
+  /// batches are undefined: the caller removes them. After kUnsupported earlier batches may still be in
+  /// flight: call drop_begun().
   [[nodiscard]] DecodeStatus begin(const Batch& batch);
   /// Waits for the oldest batch in flight, if any, and provides its results until the next finish(), begin()
-  /// or decode(). Errors and kCancelled are as for begin().
+  /// or decode(). After an error and after kCancelled, no batch is in flight. The items of all of them are
+  /// undefined: the caller removes them.
   [[nodiscard]] DecodeStatus finish();
   /// Ends the batches in flight without results. The caller removes their items.
   void drop_begun() noexcept;
 
   /// Makes the running decode() return kCancelled soon. If none is running, the next one returns kCancelled
-  /// at once. Each call cancels at most one decode(). Any thread or signal handler may call it.
+  /// at once. Each call cancels at most one decode(). The same holds for begin(), finish() and set_source().
+  /// Any thread or signal handler may call it.
   void cancel() noexcept;
   /// Withdraws a cancel() that no decode() has received yet. Returns whether there was one.
   bool take_back_cancel() noexcept;
 
-  /// The n_vocab logits of item i of the last batch. They are valid until the next decode(). After that the
-  /// span may still be read until the context is destroyed, but its values are undefined.
+  /// The n_vocab logits of item i of the last batch. They are valid until the next decode(), begin() or
+  /// finish(). After that the span may still be read until the context is destroyed, but its values are
+  /// undefined.
   std::span<const float> logits(int i) const;
   /// The best tokens (ItemOptions::n_best) of item i of the last batch, best first. Their logits have the
-  /// bits of Context::logits; NaN counts as minus infinity. Valid until the next decode().
+  /// bits of Context::logits; NaN counts as minus infinity. Valid as long as logits.
   std::span<const Best> best(int i) const;
   /// The log-sum-exp (ItemOptions::log_sum_exp) of item i of the last batch, with the same bits in any batch.
   /// NaN counts as minus infinity. If all logits are minus infinity, so is the result. With
@@ -173,7 +178,7 @@ class Context {
   /// infinity.
   float logit(int i) const;
   /// The embedding (ItemOptions::embedding) of item i of the last batch: n_embd floats, the last hidden state
-  /// after the final norm. It has the same bits in any batch. Valid until the next decode().
+  /// after the final norm. It has the same bits in any batch. Valid as long as logits.
   std::span<const float> embedding(int i) const;
 
   /// The cache: operations on sequences (remove, copy, shift ...), positions and cells.
@@ -230,8 +235,8 @@ class Context {
   [[nodiscard]] bool restore_file(const std::filesystem::path& path);
 
   /// For each matrix of the model, the sum of squares of each input column over all tokens so far (an
-  /// importance matrix). Needs ContextParams::sum_columns. The last layer and the output head count only
-  /// items that request logits or embeddings. Steps of failed and cancelled batches stay in the sums.
+  /// importance matrix). Empty without ContextParams::sum_columns. The last layer and the output head count
+  /// only items that request logits or embeddings. Steps of failed and cancelled batches stay in the sums.
   std::vector<ColumnSums> column_sums() const;
 
   PlanStats plan_stats() const;

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "weft/language.h"
+
 #pragma GCC visibility push(default)
 
 namespace weft {

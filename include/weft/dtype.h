@@ -10,6 +10,8 @@
 #include <span>
 #include <string_view>
 
+#include "weft/language.h"
+
 #pragma GCC visibility push(default)
 
 namespace weft {

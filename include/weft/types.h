@@ -2,6 +2,8 @@
 // Basic types of weft.
 #include <cstdint>
 
+#include "weft/language.h"
+
 namespace weft {
 
 using Token = std::int32_t;  ///< Index into a model's vocabulary.

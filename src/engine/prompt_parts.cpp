@@ -51,9 +51,14 @@ void check_prompt(std::span<const Token> prompt, std::span<const EmbeddedPart> p
   const int n_vocab = context.model().info().n_vocab;
   int at = 0;
   const auto check_tokens = [&](int end) {
-    for (; at < end; ++at)
-      if (const Token token = prompt[to_size(at)]; token < 0 || token >= n_vocab)
+    for (; at < end; ++at) {
+      const Token token = prompt[to_size(at)];
+      if (token == kMediaToken)
+        refuse("the prompt has kMediaToken at " + std::to_string(at) +
+               ", where no image or audio is; give it in `parts`");
+      if (token < 0 || token >= n_vocab)
         refuse("token " + std::to_string(token) + " is outside the vocabulary of " + std::to_string(n_vocab));
+    }
   };
   for (const EmbeddedPart& part : parts) {
     check_part(part, at, prompt, context);

@@ -139,5 +139,33 @@ TEST(OverlappingDecode, DroppedBatchesLeaveAUsableContext) {
   EXPECT_TRUE(std::equal(row.begin(), row.end(), expected.begin(), expected.end()));
 }
 
+TEST(OverlappingDecode, ACancelledFinishEndsAllBatchesAndLeavesTheirItemsToTheCaller) {
+  Context context(overlapping(1), kParams);
+  ASSERT_EQ(context.n_at_once(), 2);
+  Batch first, second, third;
+  first.add({7, 8, 9}, 0);
+  second.add({7, 8}, 1);
+  third.add(7, 2, {.logits = true});
+  ASSERT_EQ(context.begin(first), DecodeStatus::kOk);
+  ASSERT_EQ(context.begin(second), DecodeStatus::kOk);
+  test::expect_error(ErrorCode::kInvalidArgument, "finish()", [&] { (void)context.logits(2); });
+  context.cancel();
+  EXPECT_EQ(context.finish(), DecodeStatus::kCancelled);
+  EXPECT_EQ(context.cache().next_pos(0), 3);
+  EXPECT_EQ(context.cache().next_pos(1), 2);
+  test::expect_error(ErrorCode::kInvalidArgument, "no results", [&] { (void)context.logits(2); });
+  context.cache().clear();
+
+  // begin() removes the items of its own batch only.
+  ASSERT_EQ(context.begin(first), DecodeStatus::kOk);
+  context.cancel();
+  EXPECT_EQ(context.begin(third), DecodeStatus::kCancelled);
+  EXPECT_EQ(context.cache().next_pos(0), 3);
+  EXPECT_EQ(context.cache().next_pos(2), 0);
+  context.cache().clear();
+  EXPECT_EQ(context.decode(third), DecodeStatus::kOk);
+  EXPECT_EQ(context.logits(0).size(), 512u);
+}
+
 }  // namespace
 }  // namespace weft

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "engine/batcher_testing.h"
+#include "engine/error_testing.h"
 #include "engine/parameters_testing.h"
 #include "text/vocabulary_testing.h"
 #include "weft/embedder.h"
@@ -258,7 +259,12 @@ TEST(Parameters, OfBatchersActOrAreRefused) {
   by_model.draft = draft;
   EXPECT_NE(result(start), result(by_model));
   Context context(model, {.n_ctx = 256, .n_sequences = 4, .n_threads = 1});
-  EXPECT_THROW(Batcher(context, {.speculation = Speculation::kModel}), Error);
+  test::expect_error(ErrorCode::kInvalidArgument, "BatcherParams::draft",
+                     [&] { Batcher(context, {.speculation = Speculation::kModel}); });
+  test::expect_error(ErrorCode::kInvalidArgument, "n_draft is -1, expected 0 to 64",
+                     [&] { Batcher(context, {.n_draft = -1}); });
+  test::expect_error(ErrorCode::kInvalidArgument, "kMediaToken at 1",
+                     [&] { Batcher(context).submit({1, kMediaToken}, {}); });
   EXPECT_THROW(Batcher(context, {.draft = draft}), Error) << "a draft that nothing asks";
   EXPECT_THROW(Batcher(context, {.speculation = static_cast<Speculation>(7)}), Error);
 }

@@ -66,6 +66,27 @@ def check_since(headers: Path, source: Path) -> None:
         need(tuple(map(int, since.groups())) <= tuple(map(int, version)), f"{header.name} is of a version to come")
 
 
+def check_standard(args: argparse.Namespace, headers: tuple[str, ...], flags: list[str]) -> None:
+    """The flags set no standard: the compiler's first error says which one the headers need."""
+    includes = [flag for flag in flags if flag.startswith("-I")]
+    for header in headers:
+        old = subprocess.run([args.cxx, "-std=c++17", "-fsyntax-only", "-x", "c++", "-include", header, "/dev/null", *includes],
+                             capture_output=True, text=True)  # fmt: skip
+        errors = [line for line in old.stderr.splitlines() if "error" in line]
+        need(errors and "weft needs C++20" in errors[0], f"{header} does not ask for C++20: {old.stderr[:500]}")
+
+
+def check_missing_component(args: argparse.Namespace, prefix: Path) -> None:
+    """A component that is not installed is named in the error."""
+    project = args.scratch / "missing_component"
+    project.mkdir()
+    (project / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.20)\nproject(missing NONE)\n"
+                                            "find_package(weft REQUIRED COMPONENTS graph weft)\n")
+    failed = subprocess.run([args.cmake, "-S", project, "-B", project / "build", f"-DCMAKE_PREFIX_PATH={prefix}"],
+                            capture_output=True, text=True)  # fmt: skip
+    need(failed.returncode != 0 and 'no component "weft"' in failed.stderr, f"no component is named: {failed.stderr}")
+
+
 def check_graph_library(args: argparse.Namespace) -> Path:
     """The component `graph` alone: programs build and run with it. Returns a backend module that was built so."""
     first, prefix, build = (args.scratch / name for name in ("first_graph", "graph", "by_cmake_graph"))
@@ -101,11 +122,8 @@ def check_graph_library(args: argparse.Namespace) -> Path:
     flags = run(["pkg-config", "--cflags", "--libs", "weft-graph"], env=environment).split()
     by_pkgconfig = args.scratch / "graph_by_pkgconfig"
     run([args.cxx, "-std=c++20", args.source / "examples/graph.cpp", "-o", by_pkgconfig, *flags])
-    # The flags set no standard: the compiler reports which one the headers need.
-    for header in ("weft/graph.h", "weft/plan.h"):
-        old = subprocess.run([args.cxx, "-std=c++17", "-fsyntax-only", "-x", "c++", "-include", header, "/dev/null",
-                              *[flag for flag in flags if flag.startswith("-I")]], capture_output=True, text=True)  # fmt: skip
-        need(old.returncode != 0 and "weft needs C++20" in old.stderr, f"{header} does not ask for C++20: {old.stderr[:500]}")
+    check_standard(args, ("weft/graph.h", "weft/plan.h", "weft/weights.h"), flags)
+    check_missing_component(args, prefix)
     needed = run(["readelf", "-d", by_pkgconfig])
     need("libweft_graph.so" in needed and "libweft.so" not in needed, f"linked with {needed}")
     return build / "weft_backend_slow.so"
@@ -179,6 +197,7 @@ def main() -> None:
     warnings = ["-Wall", "-Wextra", "-Werror"]
     by_pkgconfig = args.scratch / "by_pkgconfig"
     run([args.cxx, "-std=c++20", *warnings, args.example / "main.cpp", "-o", by_pkgconfig, *flags])
+    check_standard(args, ("weft/context.h", "weft/model.h", "weft/service.h", "weft/quantize.h"), flags)
 
     # A foreign module with its own graph library, in the program and next to libweft.
     (libdir / "weft").mkdir(exist_ok=True)

@@ -16,6 +16,10 @@
 #include <utility>
 #include <vector>
 
+#ifndef __cpp_lib_source_location
+#error "weft needs C++20 with std::source_location: -std=c++20, and GCC 11, Clang 16 or newer"
+#endif
+
 #include "weft/graph/op.h"
 #include "weft/graph/shape.h"
 

@@ -5,8 +5,8 @@
 //
 // Each function adds a node to the graph of its operands and returns the result. All throw Error
 // kInvalidArgument with the op, the given and expected shapes, and the program's line. Results are named by
-// op and index ("gelu_7"); Value::named() gives another name. Pins, Plan::explain and PlanParams::watched use
-// these names.
+// op and index. Several functions share an op: linear gives "matmul_7", gelu and silu "activate_7".
+// Value::named() gives another name. Pins, Plan::explain and PlanParams::watched use these names.
 //
 // In the comments, "weight {o, i}" gives a shape, outermost first, and "?" marks an optional value.
 #include <cstdint>
@@ -25,9 +25,6 @@
 namespace weft {
 
 /// The program's line that makes a node.
-#ifndef __cpp_lib_source_location
-#error "weft needs C++20 with std::source_location: -std=c++20, and GCC 11, Clang 16 or newer"
-#endif
 using Where = std::source_location;
 
 /// An index along an axis, with the program's line.

@@ -41,11 +41,12 @@ BatcherParams fill_in(BatcherParams p, const Context& context) {
   if (p.draft.get() == &context)
     refuse("a context cannot be its own draft; create a context of the draft model");
   if (p.n_draft < 0 || p.n_draft > kMaxDraft)
-    refuse("the depth of drafts must be 0 to " + std::to_string(kMaxDraft));
+    refuse("n_draft is " + std::to_string(p.n_draft) + ", expected 0 to " + std::to_string(kMaxDraft));
   if (p.n_draft_branches < 1 || p.n_draft_branches > kMaxBranches)
-    refuse("the branches of drafts must be 1 to " + std::to_string(kMaxBranches));
+    refuse("n_draft_branches is " + std::to_string(p.n_draft_branches) + ", expected 1 to " +
+           std::to_string(kMaxBranches));
   if (p.speculation == Speculation::kModel && p.draft == nullptr)
-    refuse("speculation with a model needs the context of a draft model");
+    refuse("speculation = kModel needs a draft model; set BatcherParams::draft to a context of it");
   if (p.speculation == Speculation::kModel &&
       (context.model().info().reads_source || p.draft->model().info().reads_source))
     throw Error(ErrorCode::kUnsupported,

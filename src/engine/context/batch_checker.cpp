@@ -76,7 +76,7 @@ void BatchChecker::check_item(const Batch& batch, int i) const {
   if (options.n_best > params_.n_best)
     refuse("the " + std::to_string(options.n_best) +
            " best tokens were requested, but the context returns at most " + std::to_string(params_.n_best) +
-           of_item(i) + "; create it with a larger n_best");
+           of_item(i) + "; request all logits, or create the context with a larger n_best");
   if (options.logit_of != kNoToken && (options.logit_of < 0 || options.logit_of >= info.n_vocab))
     refuse("the logit of token " + std::to_string(options.logit_of) +
            " was requested, but the vocabulary has " + std::to_string(info.n_vocab) + of_item(i));

@@ -53,15 +53,25 @@ void BatchResults::add_embedding(int item, const float* row) {
   embeddings_.insert(embeddings_.end(), row, row + n_embd_);
 }
 
+void BatchResults::check_item(int item) const {
+  if (logits_.empty())
+    refuse("there are no results; read them after decode() or finish() returned kOk, before the next call");
+  if (item < 0 || index(item) >= logits_.size())
+    refuse("item " + std::to_string(item) + " is outside 0 to " + std::to_string(logits_.size() - 1) +
+           ", the items of the last batch");
+}
+
 std::span<const float> BatchResults::logits(int item) const {
-  if (item < 0 || index(item) >= logits_.size() || logits_[index(item)] == nullptr)
+  check_item(item);
+  if (logits_[index(item)] == nullptr)
     refuse("item " + std::to_string(item) +
            " of the last batch has no logits; request all logits when adding the item");
   return {logits_[index(item)], n_vocab_};
 }
 
 std::span<const Best> BatchResults::best(int item) const {
-  if (item < 0 || index(item) >= best_of_.size() || best_of_[index(item)].n == 0)
+  check_item(item);
+  if (best_of_[index(item)].n == 0)
     refuse("item " + std::to_string(item) +
            " of the last batch did not request its best tokens (ItemOptions::n_best)");
   const auto& [begin, n] = best_of_[index(item)];
@@ -69,14 +79,16 @@ std::span<const Best> BatchResults::best(int item) const {
 }
 
 std::span<const float> BatchResults::embedding(int item) const {
-  if (item < 0 || index(item) >= embedding_of_.size() || embedding_of_[index(item)] < 0)
+  check_item(item);
+  if (embedding_of_[index(item)] < 0)
     refuse("item " + std::to_string(item) +
            " of the last batch did not request its embedding (ItemOptions::embedding)");
   return std::span(embeddings_).subspan(index(embedding_of_[index(item)]) * n_embd_, n_embd_);
 }
 
 const LogSumExp& BatchResults::log_sum(int item) const {
-  if (item < 0 || index(item) >= log_sums_.size() || !log_sums_[index(item)])
+  check_item(item);
+  if (!log_sums_[index(item)])
     refuse("item " + std::to_string(item) +
            " of the last batch did not request its log-sum-exp (ItemOptions::log_sum_exp)");
   return *log_sums_[index(item)];

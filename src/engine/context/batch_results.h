@@ -49,6 +49,7 @@ class BatchResults {
     std::size_t n = 0;
   };
   static std::size_t index(int item) { return to_size(item); }
+  void check_item(int item) const;
   const LogSumExp& log_sum(int item) const;
 
   std::size_t n_vocab_, n_embd_;
