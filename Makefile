@@ -79,7 +79,7 @@ test-vulkan: setup model ## the tests of Vulkan with every family, op and type, 
 
 .PHONY: test-families
 test-families: export WEFT_FAMILIES = all
-test-families: setup model ## all 123 families, where make test has one of each kind: instruction sets, shards, processes
+test-families: setup model ## all golden models, where make test has one of each kind: instruction sets, shards, processes
 	@$(call configure,release); \
 	cmake --build --preset release -j $(JOBS) --target test_engine test_backend_remote; \
 	ctest --preset release -j $(JOBS) -R '^(engine|backend_remote)' $(TESTS)
