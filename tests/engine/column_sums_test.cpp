@@ -18,10 +18,11 @@ using test::golden_dir;
 
 std::filesystem::path golden_file(const std::string& family) { return golden_dir() / family / "model.gguf"; }
 
-const std::vector<Token> kText = {5, 17, 3, 90, 41, 17, 8, 8, 33, 60, 12, 77, 2, 9, 51, 28, 44, 19, 6, 70};
+const std::vector<Token> kSummedText = {5,  17, 3, 90, 41, 17, 8,  8,  33, 60,
+                                        12, 77, 2, 9,  51, 28, 44, 19, 6,  70};
 
 std::map<std::string, ColumnSums> sums_of(const std::string& family, ContextParams params,
-                                          const std::vector<Token>& text = kText) {
+                                          const std::vector<Token>& text = kSummedText) {
   params.sum_columns = true;
   params.n_ctx = 64;
   Context context(Model::load(golden_file(family)), params);
@@ -52,7 +53,7 @@ TEST(ColumnSums, OfTheFirstLayerAreThoseOfNormalisedEmbeddings) {
   const auto weight = row_of(file, "blk.0.attn_norm.weight", 0);
   const double eps = file.get_float("llama.attention.layer_norm_rms_epsilon").value_or(1e-5);
   std::vector<double> truth(weight.size());
-  for (const Token token : kText) {
+  for (const Token token : kSummedText) {
     const auto x = row_of(file, "token_embd.weight", token);
     double squares = 0.0;
     for (const float value : x) squares += static_cast<double>(value) * value;
@@ -63,7 +64,7 @@ TEST(ColumnSums, OfTheFirstLayerAreThoseOfNormalisedEmbeddings) {
   const auto sums = sums_of("llama", {});
   for (const char* name : {"blk.0.attn_q.weight", "blk.0.attn_k.weight", "blk.0.attn_v.weight"}) {
     const ColumnSums& of = sums.at(name);
-    EXPECT_THAT(of.counts, testing::ElementsAre(static_cast<double>(kText.size())));
+    EXPECT_THAT(of.counts, testing::ElementsAre(static_cast<double>(kSummedText.size())));
     ASSERT_EQ(of.sums.size(), truth.size());
     for (std::size_t i = 0; i < truth.size(); ++i) EXPECT_NEAR(of.sums[i], truth[i], 1e-4 * truth[i] + 1e-9);
   }
@@ -80,7 +81,7 @@ TEST(ColumnSums, AreOfAllLayersAndNoneElse) {
     ASSERT_NE(found, sums.end()) << tensor.name;
     EXPECT_EQ(static_cast<std::int64_t>(found->second.sums.size()), tensor.shape.back());
     // Nobody asked for logits.
-    EXPECT_EQ(found->second.counts[0], tensor.name == "output.weight" ? 0.0 : double(kText.size()));
+    EXPECT_EQ(found->second.counts[0], tensor.name == "output.weight" ? 0.0 : double(kSummedText.size()));
   }
   EXPECT_EQ(sums.size(), n_matrices);
 }
@@ -136,7 +137,7 @@ TEST(ColumnSums, LeaveTheBitsOfLogits) {
     const auto logits = [&](bool sum_columns) {
       Context context(model, {.n_ctx = 64, .sum_columns = sum_columns});
       Batch batch;
-      batch.add(kText, 0);
+      batch.add(kSummedText, 0);
       EXPECT_EQ(context.decode(batch), DecodeStatus::kOk);
       const auto row = context.logits(batch.size() - 1);
       return std::vector<float>(row.begin(), row.end());

@@ -5,14 +5,14 @@
 namespace weft::model {
 namespace {
 
-constexpr int kPattern = 4;
+constexpr int kNoRopeEvery = 4;
 
 void read_smollm3(const Metadata&, HParams&) {}
 
 ValueId build_smollm3(Builder& b) {
   Decoder how;
   how.attention.rope_params = b.hparams().rope;
-  how.vary = [](int layer, AttentionBlock& block) { block.rope = (layer + 1) % kPattern != 0; };
+  how.vary = [](int layer, AttentionBlock& block) { block.rope = (layer + 1) % kNoRopeEvery != 0; };
   return decoder(b, embed_tokens(b), how);
 }
 

@@ -8,10 +8,10 @@ namespace weft::model {
 namespace {
 
 void read_step35(const Metadata& metadata, HParams& h) {
-  constexpr int kPattern = 4;
+  constexpr int kFullAttentionEvery = 4;
   h.rope.neox = true;
   ExpertParams& experts = read_router(metadata, h, {.sigmoid = true});
-  read_sliding(metadata, h, kPattern, FullLayer::kFirst);
+  read_sliding(metadata, h, kFullAttentionEvery, FullLayer::kFirst);
   const auto limits = [&](const char* key) {
     return metadata.has(key) ? metadata.get_floats(key, h.n_layers, 0.0, kMaxFactor) : std::vector<float>();
   };
