@@ -26,7 +26,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options(-Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread -Wno-array-bounds
                       -Wno-dangling-pointer)
   # It warns of types in unnamed namespaces where a source is part of a batch (weft_compile_in_batches).
-  add_compile_options(-Wno-subobject-linkage)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endif()
 if(WEFT_WERROR)
   add_compile_options(-Werror)
