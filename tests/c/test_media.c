@@ -212,7 +212,7 @@ static void texts(const char* data, const char* family, int32_t width) {
   how.ignore_end = true;
   // Without the prompt the tokens are not valid.
   FAILS(weft_generate(context, sampler, tokens, n, 0, &how, NULL, NULL, NULL, NULL, &error),
-        WEFT_INVALID_ARGUMENT, "token");
+        WEFT_INVALID_ARGUMENT, "no image or audio");
   how.media = prompt;
   weft_token* written = NULL;
   size_t n_written = 0;
@@ -237,7 +237,7 @@ static void texts(const char* data, const char* family, int32_t width) {
     OK(weft_batcher_submit(batcher, tokens, n, &request, NULL, &error));
   }
   request.media = NULL;
-  FAILS(weft_batcher_submit(batcher, tokens, n, &request, NULL, &error), WEFT_INVALID_ARGUMENT, "token");
+  FAILS(weft_batcher_submit(batcher, tokens, n, &request, NULL, &error), WEFT_INVALID_ARGUMENT, "no image or audio");
   OK(weft_batcher_run(batcher, &error));
   for (int i = 0; i < 2; ++i)
     CHECK(heard[i].n == kWritten && memcmp(heard[i].tokens, written, sizeof heard[i].tokens) == 0);
