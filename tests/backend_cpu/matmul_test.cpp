@@ -12,6 +12,7 @@
 #include "backend/conformance/truth.h"
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/layout/packed_layout.h"
+#include "backend_cpu/float_testing.h"
 #include "backend_cpu/matrix_testing.h"
 
 namespace weft::cpu {
@@ -103,16 +104,6 @@ std::vector<double> product(const CanonicalMatrix& weight, const std::vector<flo
   return out;
 }
 
-double matmul_nmse(const std::vector<float>& x, const std::vector<double>& truth) {
-  double error = 0.0, norm = 0.0;
-  for (std::size_t i = 0; i < truth.size(); ++i) {
-    const double difference = static_cast<double>(x[i]) - truth[i];
-    error += difference * difference;
-    norm += truth[i] * truth[i];
-  }
-  return error / norm;
-}
-
 class MatmulTypes : public testing::TestWithParam<std::tuple<Isa, DType>> {
  protected:
   const Kernels& table() const { return kernels(std::get<0>(GetParam())); }
@@ -138,12 +129,12 @@ TEST_P(MatmulTypes, EqualsDoublePrecision) {
     std::vector<float> out(static_cast<std::size_t>(x.n * canonical.rows));
     table().matmul(x.args(weight.matrix, out), {0, weight.matrix.n_panels()}, {0, x.n});
     // Only float additions separate the kernel from the truth when both see the same activations.
-    EXPECT_LT(matmul_nmse(out, product(canonical, x.used, x.n)), 1e-12) << columns << " columns";
+    EXPECT_LT(nmse(out, product(canonical, x.used, x.n)), 1e-12) << columns << " columns";
     if (activation_form(dtype()) != Form::kPlain) {
-      EXPECT_LT(matmul_nmse(out, product(canonical, x.values, x.n)), 1e-4) << columns << " columns";
+      EXPECT_LT(nmse(out, product(canonical, x.values, x.n)), 1e-4) << columns << " columns";
     }
     if (dtype() == DType::kF32) {
-      EXPECT_LT(matmul_nmse(out, product(canonical, x.values, x.n)), 1e-13) << columns << " columns";
+      EXPECT_LT(nmse(out, product(canonical, x.values, x.n)), 1e-13) << columns << " columns";
     }
   }
 }
@@ -346,7 +337,7 @@ TEST_P(MatmulIsas, GatedColumnsDoNotDependOnOtherColumns) {
       truth[i] = (y[i] + static_cast<double>(bias[i % kRows])) *
                      conformance::activate(Activation::kSilu, g[i] + 0.25) +
                  static_cast<double>(residual[i]);
-    EXPECT_LT(matmul_nmse(together, truth), 1e-11) << test_name(dtype) << " " << test_name(gate_dtype);
+    EXPECT_LT(nmse(together, truth), 1e-11) << test_name(dtype) << " " << test_name(gate_dtype);
   }
 }
 

@@ -13,21 +13,12 @@ namespace {
 
 using test::alone;
 using test::Ask;
+using test::code_of;
 using test::Collector;
 using test::expect_same;
 using test::golden;
 using test::random_ask;
 using test::Result;
-
-ErrorCode saved_code_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return ErrorCode::kCancelled;
-}
 
 Ask ask_of(const Model& model, int n_prompt, std::uint64_t seed, int n_predict = 20) {
   Ask ask;
@@ -127,13 +118,13 @@ TEST_P(SavedTexts, DamageIsRefused) {
     } else {
       bad[i < 60 ? static_cast<std::size_t>(i) : random() % bad.size()] ^= std::byte{1} << random() % 8;
     }
-    const ErrorCode code = saved_code_of([&] { other.restore_prefix(bad); });
+    const std::optional<ErrorCode> code = code_of([&] { other.restore_prefix(bad); });
     EXPECT_TRUE(code == ErrorCode::kInvalidFile || code == ErrorCode::kUnsupported);
   }
   // What has right checksums and contradicts itself.
   const PrefixState parts = read_prefix_state(good);
   const auto made = [&](std::vector<Token> tokens, std::span<const std::byte> state) {
-    return saved_code_of([&] { other.restore_prefix(write_prefix_state(tokens, state)); });
+    return code_of([&] { other.restore_prefix(write_prefix_state(tokens, state)); });
   };
   std::vector<Token> tokens = parts.tokens;
   tokens.pop_back();
@@ -197,22 +188,22 @@ TEST(SavedPrefix, EvictsFinishedSequencesOnly) {
   run(batcher, ask_of(*model, 150, 3, 2));
   EXPECT_EQ(std::ssize(batcher.restore_prefix(saved.state).tokens), saved.n_tokens);
   EXPECT_EQ(batcher.stats().n_evicted, 1);
-  EXPECT_EQ(saved_code_of([&] { batcher.restore_prefix(too_large.state); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of([&] { batcher.restore_prefix(too_large.state); }), ErrorCode::kInvalidArgument);
   Collector collector;
   const Ask running = ask_of(*model, 150, 4, 30);
   const RequestId id = collector.submit(batcher, running);
   while (collector(id).tokens.empty()) batcher.step();
-  EXPECT_EQ(saved_code_of([&] { batcher.restore_prefix(saved.state); }), ErrorCode::kOverloaded);
+  EXPECT_EQ(code_of([&] { batcher.restore_prefix(saved.state); }), ErrorCode::kOverloaded);
   batcher.run();
   expect_same(collector(id), alone(model, running), "beside a text that found no room");
 
   // A state of another model, and a batcher that keeps nothing.
   Context foreign(golden("gemma3"), {.n_ctx = 512, .n_sequences = 2, .n_threads = 1});
   Batcher stranger(foreign);
-  EXPECT_EQ(saved_code_of([&] { stranger.restore_prefix(saved.state); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of([&] { stranger.restore_prefix(saved.state); }), ErrorCode::kInvalidArgument);
   Context forgetful(model, {.n_ctx = 512, .n_sequences = 2, .n_threads = 1});
   Batcher keeps_nothing(forgetful, {.reuse_prefixes = false});
-  EXPECT_EQ(saved_code_of([&] { keeps_nothing.restore_prefix(saved.state); }), ErrorCode::kUnsupported);
+  EXPECT_EQ(code_of([&] { keeps_nothing.restore_prefix(saved.state); }), ErrorCode::kUnsupported);
 }
 
 TEST(SavedPrefix, APartNeedsASequence) {
@@ -222,8 +213,7 @@ TEST(SavedPrefix, APartNeedsASequence) {
   const Ask ask = ask_of(*model, 60, 1, 2);
   const std::vector<Token> text = whole_text(ask, run(batcher, ask));
   EXPECT_EQ(batcher.save_prefix(text).n_tokens, 61);
-  EXPECT_EQ(saved_code_of([&] { (void)batcher.save_prefix(std::span(text).first(30)); }),
-            ErrorCode::kOverloaded);
+  EXPECT_EQ(code_of([&] { (void)batcher.save_prefix(std::span(text).first(30)); }), ErrorCode::kOverloaded);
   EXPECT_TRUE(batcher.consistent());
   EXPECT_EQ(run(batcher, ask).stats.n_cached, 59);
 }
@@ -316,10 +306,9 @@ TEST(SavedPrefix, AnyThreadSavesAndRestores) {
       }
     });
   for (std::thread& client : clients) client.join();
-  EXPECT_EQ(saved_code_of([&] { service.restore_prefix(std::vector<std::byte>(100)); }),
-            ErrorCode::kInvalidFile);
+  EXPECT_EQ(code_of([&] { service.restore_prefix(std::vector<std::byte>(100)); }), ErrorCode::kInvalidFile);
   service.shutdown();
-  EXPECT_EQ(saved_code_of([&] { service.save_prefix(std::vector<Token>{1}); }), ErrorCode::kUnavailable);
+  EXPECT_EQ(code_of([&] { service.save_prefix(std::vector<Token>{1}); }), ErrorCode::kUnavailable);
 }
 
 }  // namespace

@@ -83,20 +83,6 @@ class Collector {
   std::map<std::pair<RequestId, int>, Result> results;
 };
 
-/// A golden model that generates: decoders, or models with an encoder and a decoder.
-inline std::filesystem::path golden_file(const std::string& name) {
-  const std::filesystem::path plain = golden_dir() / name / "model.gguf";
-  if (std::filesystem::exists(plain)) return plain;
-  return std::filesystem::path(WEFT_TEST_DATA) / "golden_sources" / name / "model.gguf";
-}
-
-inline std::shared_ptr<const Model> golden(const std::string& name) {
-  static std::map<std::string, std::shared_ptr<const Model>> models;
-  auto& model = models[name];
-  if (!model) model = Model::load(golden_file(name));
-  return model;
-}
-
 /// So many tokens, alike but for the first one.
 inline std::vector<Token> prompt_of(int n, Token first) {
   std::vector<Token> prompt(static_cast<std::size_t>(n), 17);

@@ -19,12 +19,7 @@
 namespace weft {
 namespace {
 
-std::shared_ptr<const Model> load_golden(const std::string& family) {
-  static std::map<std::string, std::shared_ptr<const Model>> models;
-  auto& model = models[family];
-  if (!model) model = Model::load(test::golden_dir() / family / "model.gguf");
-  return model;
-}
+using test::code_of;
 
 std::vector<Token> golden_tokens(const std::string& family) {
   return test::read_tokens(test::golden_dir() / family / "tokens.json");
@@ -47,15 +42,6 @@ void expect_same(std::span<const Best> a, std::span<const Best> b, const std::st
     EXPECT_EQ(a[i].id, b[i].id) << what << ", place " << i;
     EXPECT_EQ(std::memcmp(&a[i].logit, &b[i].logit, sizeof(float)), 0) << what << ", place " << i;
   }
-}
-
-std::optional<ErrorCode> code_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return std::nullopt;
 }
 
 TEST(FindBest, IsTheHeadOfTheSortedRow) {
@@ -81,7 +67,7 @@ TEST(FindBest, IsTheHeadOfTheSortedRow) {
 class BestOfFamily : public testing::TestWithParam<const char*> {};
 
 TEST_P(BestOfFamily, AreThoseOfTheLogits) {
-  const auto model = load_golden(GetParam());
+  const auto model = test::golden(GetParam());
   const std::vector<Token> tokens = golden_tokens(GetParam());
   const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
   Context reference(model, {.n_ctx = 64, .n_best = 0});
@@ -110,7 +96,7 @@ TEST_P(BestOfFamily, AreThoseOfTheLogits) {
 INSTANTIATE_TEST_SUITE_P(Families, BestOfFamily, testing::ValuesIn(test::kFamilies), test::name_of_family);
 
 TEST(BestTokens, CombineWithRowsOfLogits) {
-  const auto model = load_golden("gemma3");
+  const auto model = test::golden("gemma3");
   constexpr int kStreams = 32;
   // Each sequence alone, with all its logits.
   std::vector<std::vector<Token>> texts;
@@ -159,7 +145,7 @@ double log_sum(std::span<const float> logits) {
 class LogSumsOfFamily : public testing::TestWithParam<const char*> {};
 
 TEST_P(LogSumsOfFamily, MatchTheLogitsInAnyBatch) {
-  const auto model = load_golden(GetParam());
+  const auto model = test::golden(GetParam());
   const std::vector<Token> tokens = golden_tokens(GetParam());
   const auto n_vocab = static_cast<std::size_t>(model->info().n_vocab);
   Context reference(model, {.n_ctx = 64, .n_best = 0});
@@ -235,7 +221,7 @@ TEST(LogSums, HostSumsIgnoreNaN) {
 }
 
 TEST(LogSums, RejectsReadingUnrequestedSums) {
-  const auto model = load_golden("llama");
+  const auto model = test::golden("llama");
   for (const int n_best : {0, -1}) {
     Context context(model, {.n_ctx = 64, .n_best = n_best});
     Batch batch;
@@ -261,7 +247,7 @@ TEST(LogSums, RejectsReadingUnrequestedSums) {
 }
 
 TEST(BestTokens, RejectsInvalidRequestsWithoutSideEffects) {
-  const auto model = load_golden("llama");
+  const auto model = test::golden("llama");
   Context context(model, {.n_ctx = 64, .n_best = 3});
   EXPECT_EQ(context.params().n_best, 3);
   Batch batch;
@@ -285,7 +271,7 @@ TEST(BestTokens, RejectsInvalidRequestsWithoutSideEffects) {
 }
 
 TEST(BestTokens, CancelledBatchesHaveNone) {
-  const auto model = load_golden("llama");
+  const auto model = test::golden("llama");
   const std::vector<Token> tokens = golden_tokens("llama");
   const auto decode_best = [&](Context& context) {
     Batch batch;
@@ -319,7 +305,7 @@ TEST(BestTokens, CancelledBatchesHaveNone) {
 
 TEST(BestTokens, AStepWithThemAllocatesNothing) {
   if (!test::kCountsAllocations) GTEST_SKIP() << "sanitizers bring their own operator new";
-  Context context(load_golden("llama"), {.n_ctx = 512});
+  Context context(test::golden("llama"), {.n_ctx = 512});
   Sampler sampler({.seed = 1}, context.model().info().n_vocab);
   Batch batch;
   batch.add(std::vector<Token>(20, 9), 0, {.logits = true, .n_best = sampler.n_best()});
@@ -370,12 +356,12 @@ std::map<std::pair<RequestId, int>, std::vector<Token>> write(const std::shared_
 
 TEST(BestTokens, ABatcherWritesTheSameWithThem) {
   for (const char* family : {"llama", "gemma3"}) {
-    const auto reference = write(load_golden(family), 0, Speculation::kNone);
+    const auto reference = write(test::golden(family), 0, Speculation::kNone);
     ASSERT_EQ(reference.size(), 24u);
-    EXPECT_EQ(write(load_golden(family), -1, Speculation::kNone), reference) << family;
-    EXPECT_EQ(write(load_golden(family), -1, Speculation::kNgram), reference) << family;
-    EXPECT_EQ(write(load_golden(family), -1, Speculation::kModel), reference) << family;
-    EXPECT_EQ(write(load_golden(family), 1, Speculation::kModel), reference) << family;
+    EXPECT_EQ(write(test::golden(family), -1, Speculation::kNone), reference) << family;
+    EXPECT_EQ(write(test::golden(family), -1, Speculation::kNgram), reference) << family;
+    EXPECT_EQ(write(test::golden(family), -1, Speculation::kModel), reference) << family;
+    EXPECT_EQ(write(test::golden(family), 1, Speculation::kModel), reference) << family;
   }
 }
 
@@ -388,8 +374,8 @@ std::vector<Token> generated(const std::shared_ptr<const Model>& model, int n_be
 
 TEST(BestTokens, GenerationWritesTheSameWithThem) {
   for (const float temperature : {0.0f, 1.0f})
-    EXPECT_EQ(generated(load_golden("qwen3"), -1, temperature),
-              generated(load_golden("qwen3"), 0, temperature));
+    EXPECT_EQ(generated(test::golden("qwen3"), -1, temperature),
+              generated(test::golden("qwen3"), 0, temperature));
 }
 
 TEST(BestTokens, OfRealModelsAreTheSame) {

@@ -14,9 +14,7 @@
 namespace weft {
 namespace {
 
-using test::golden_dir;
-
-std::filesystem::path golden_file(const std::string& family) { return golden_dir() / family / "model.gguf"; }
+using test::golden_file;
 
 const std::vector<Token> kSummedText = {5,  17, 3, 90, 41, 17, 8,  8,  33, 60,
                                         12, 77, 2, 9,  51, 28, 44, 19, 6,  70};

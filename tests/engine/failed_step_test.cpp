@@ -7,6 +7,7 @@
 namespace weft {
 namespace {
 
+using test::code_of;
 using test::Failure;
 
 constexpr Failure kFailures[] = {Failure::kBefore, Failure::kAfter, Failure::kOutOfMemory};
@@ -30,15 +31,6 @@ class FailedStep : public testing::TestWithParam<const char*> {
     for (int i = 0; i < batch.size(); ++i)
       result.insert(result.end(), context.logits(i).begin(), context.logits(i).end());
     return result;
-  }
-  static ErrorCode code_of(const std::function<void()>& f) {
-    try {
-      f();
-    } catch (const Error& error) {
-      return error.code();
-    }
-    ADD_FAILURE() << "nothing was thrown";
-    return ErrorCode::kCancelled;
   }
   static ErrorCode expected(Failure failure) {
     return failure == Failure::kOutOfMemory ? ErrorCode::kOutOfMemory : ErrorCode::kDevice;

@@ -9,21 +9,13 @@
 namespace weft {
 namespace {
 
+using test::code_of;
+
 ModelParams on(std::vector<std::string> devices) {
   ModelParams params;
   params.n_threads = 1;
   params.placement.devices = std::move(devices);
   return params;
-}
-
-ErrorCode reload_code_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return ErrorCode::kCancelled;
 }
 
 TEST(Reload, ModelsGoOnOnOtherDevicesOrSayThatTheyHaveNone) {
@@ -38,9 +30,9 @@ TEST(Reload, ModelsGoOnOnOtherDevicesOrSayThatTheyHaveNone) {
   model->reload(on({"cpu"}));
   EXPECT_TRUE(logits() == expected);
   for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(reload_code_of([&] { model->reload(on({"rank7.cpu"})); }), ErrorCode::kNotFound);
-    EXPECT_EQ(reload_code_of([&] { logits(); }), ErrorCode::kDevice);
-    EXPECT_EQ(reload_code_of([&] { Embedder embedder(model); }), ErrorCode::kDevice);
+    EXPECT_EQ(code_of([&] { model->reload(on({"rank7.cpu"})); }), ErrorCode::kNotFound);
+    EXPECT_EQ(code_of([&] { logits(); }), ErrorCode::kDevice);
+    EXPECT_EQ(code_of([&] { Embedder embedder(model); }), ErrorCode::kDevice);
     EXPECT_FALSE(model->tokenizer().encode("once").empty());
   }
   model->reload(on({"cpu", "cpu1=cpu", "cpu2=cpu"}));

@@ -29,13 +29,6 @@ namespace {
 using test::all_logits;
 using Bytes = std::vector<std::byte>;
 
-std::shared_ptr<const Model> golden_model(const std::string& name) {
-  static std::map<std::string, std::shared_ptr<const Model>> models;
-  std::shared_ptr<const Model>& model = models[name];
-  if (!model) model = Model::load(test::golden_dir() / name / "model.gguf");
-  return model;
-}
-
 std::vector<Token> state_tokens(const std::string& name) {
   return test::read_tokens(test::golden_dir() / name / "tokens.json");
 }
@@ -79,7 +72,7 @@ Bytes read_all(const std::filesystem::path& path) { return base::read_file(path,
 class StateEquality : public testing::TestWithParam<const char*> {};
 
 TEST_P(StateEquality, ARestoredTextGoesOnBitByBitWhereverItLies) {
-  const auto model = golden_model(GetParam());
+  const auto model = test::golden(GetParam());
   const std::vector<Token> tokens = state_tokens(GetParam());
   const bool can_shift = std::string(GetParam()) != "gpt2";
   const std::span<const Token> head = std::span(tokens).first(40), rest = std::span(tokens).subspan(40);
@@ -128,7 +121,7 @@ TEST_P(StateEquality, ARestoredTextGoesOnBitByBitWhereverItLies) {
 }
 
 TEST_P(StateEquality, AWholeContextComesBackWithWhatItShared) {
-  const auto model = golden_model(GetParam());
+  const auto model = test::golden(GetParam());
   const std::vector<Token> tokens = state_tokens(GetParam());
   const std::span<const Token> rest = std::span(tokens).subspan(40);
   Context context(model, {.n_ctx = 512, .n_sequences = 5});
@@ -158,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(Models, StateEquality,
                          [](const auto& param) { return std::string(param.param); });
 
 TEST(State, SavingLeavesTheLastLogitsAlone) {
-  Context context(golden_model("llama"), {.n_ctx = 128, .n_sequences = 2});
+  Context context(test::golden("llama"), {.n_ctx = 128, .n_sequences = 2});
   Batch batch;
   for (Token t = 0; t < 30; ++t) batch.add(t, 0, {.logits = t == 29});
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
@@ -170,7 +163,7 @@ TEST(State, SavingLeavesTheLastLogitsAlone) {
 }
 
 TEST(State, EmptySequencesAreStatesToo) {
-  Context context(golden_model("llama"), {.n_ctx = 128, .n_sequences = 3});
+  Context context(test::golden("llama"), {.n_ctx = 128, .n_sequences = 3});
   const Bytes empty = context.save(1), nothing = context.save();
   all_logits(context, state_tokens("llama"), 48, 1);
   EXPECT_TRUE(context.restore(empty, 1));
@@ -181,7 +174,7 @@ TEST(State, EmptySequencesAreStatesToo) {
 }
 
 TEST(State, AFullCacheIsNoErrorAndChangesNothing) {
-  Context context(golden_model("llama"), {.n_ctx = 64, .n_sequences = 2});
+  Context context(test::golden("llama"), {.n_ctx = 64, .n_sequences = 2});
   const std::vector<Token> tokens = state_tokens("llama");
   all_logits(context, std::span(tokens).first(40), 40, 0);
   const Bytes state = context.save(0);
@@ -210,26 +203,26 @@ std::string refusal(const std::function<void()>& restore, ErrorCode code) {
 
 TEST(State, StatesOfOthersAreRefused) {
   constexpr auto kArgument = ErrorCode::kInvalidArgument;
-  Context context(golden_model("llama"), {.n_ctx = 64, .n_sequences = 2});
+  Context context(test::golden("llama"), {.n_ctx = 64, .n_sequences = 2});
   all_logits(context, state_tokens("llama"), 48, 0);
   const Bytes one = context.save(0), whole = context.save();
   const auto says = [](const std::string& what, const char* word) {
     EXPECT_NE(what.find(word), std::string::npos) << what;
   };
-  Context other(golden_model("qwen2"), {.n_ctx = 64});
+  Context other(test::golden("qwen2"), {.n_ctx = 64});
   says(refusal([&] { (void)other.restore(one, 0); }, kArgument), "another model");
-  Context sibling(golden_model("llama-rope3"), {.n_ctx = 64});
+  Context sibling(test::golden("llama-rope3"), {.n_ctx = 64});
   says(refusal([&] { (void)sibling.restore(one, 0); }, kArgument), "another model");
-  Context wide(golden_model("llama"), {.n_ctx = 64, .k_type = CacheType::kF32});
+  Context wide(test::golden("llama"), {.n_ctx = 64, .k_type = CacheType::kF32});
   says(refusal([&] { (void)wide.restore(one, 0); }, kArgument),
        "this context's of f32; restore it into a context with the same cache types");
-  Context narrow(golden_model("llama"), {.n_ctx = 32});
+  Context narrow(test::golden("llama"), {.n_ctx = 32});
   says(refusal([&] { (void)narrow.restore(one, 0); }, kArgument), "create it with a larger n_ctx");
   says(refusal([&] { (void)context.restore(one); }, kArgument), "give the sequence id");
   says(refusal([&] { (void)context.restore(one, 2); }, kArgument), "outside");
   says(refusal([&] { context.save(-1); }, kArgument), "outside");
   EXPECT_TRUE(context.restore(whole, 0));  // It holds a single one.
-  Context three(golden_model("llama"), {.n_ctx = 64, .n_sequences = 3});
+  Context three(test::golden("llama"), {.n_ctx = 64, .n_sequences = 3});
   const std::vector<Token> tokens = state_tokens("llama");
   all_logits(three, std::span(tokens).first(20), 20, 2);
   const Bytes last = three.save();
@@ -239,7 +232,7 @@ TEST(State, StatesOfOthersAreRefused) {
   EXPECT_TRUE(context.cache().consistent());
 }
 
-/// A golden_model model with something else in it.
+/// A golden model with something else in it.
 std::shared_ptr<const Model> changed(const std::string& name,
                                      const std::function<void(gguf::Writer&)>& change,
                                      const std::string& without = "") {
@@ -255,7 +248,7 @@ std::shared_ptr<const Model> changed(const std::string& name,
 }
 
 TEST(State, AModelIsKnownByItsContent) {
-  Context context(golden_model("llama"), {.n_ctx = 64});
+  Context context(test::golden("llama"), {.n_ctx = 64});
   all_logits(context, state_tokens("llama"), 48, 0);
   const Bytes state = context.save(0);
   Context again(changed("llama", [](gguf::Writer& w) { w.set("general.name", "another name"); }),
@@ -276,7 +269,7 @@ TEST(State, AModelIsKnownByItsContent) {
 }
 
 TEST(State, ModelsDifferByHyperparameters) {
-  Context context(golden_model("granite"), {.n_ctx = 64});
+  Context context(test::golden("granite"), {.n_ctx = 64});
   all_logits(context, state_tokens("granite"), 48, 0);
   const Bytes state = context.save(0);
   for (const char* key : {"granite.attention.scale", "granite.residual_scale", "granite.embedding_scale"}) {
@@ -318,7 +311,7 @@ void forge(Bytes& state) {
 
 /// A context with a second sequence whose next logits show any change.
 struct Neighbours {
-  Neighbours() : context(golden_model("llama"), {.n_ctx = 128, .n_sequences = 3}) {
+  Neighbours() : context(test::golden("llama"), {.n_ctx = 128, .n_sequences = 3}) {
     const std::vector<Token> tokens = state_tokens("llama");
     all_logits(context, std::span(tokens).first(33), 33, 0);
     EXPECT_TRUE(context.cache().copy(0, 1, 0, 20));
@@ -418,11 +411,10 @@ TEST(State, ForgedHeadsAreRefusedOrHarmless) {
 }
 
 TEST(State, ForgedSourcesAreRefusedOrHarmless) {
-  const test::GoldenSources golden_model("flan-t5");
-  const auto model = Model::load(golden_model.model());
+  const test::GoldenSources golden("flan-t5");
+  const auto model = Model::load(golden.model());
   Context from(model, {.n_ctx = 64, .n_sequences = 4, .n_source = 100});
-  const std::vector<Token> source = {5, 6, 7},
-                           text(golden_model.texts[0].begin(), golden_model.texts[0].begin() + 4);
+  const std::vector<Token> source = {5, 6, 7}, text(golden.texts[0].begin(), golden.texts[0].begin() + 4);
   for (const SeqId seq : {0, 2}) ASSERT_EQ(from.set_source(seq, source), DecodeStatus::kOk);
   ASSERT_TRUE(from.cache().copy(2, 3));
   const std::vector<float> expected = test::all_logits(from, text, 4, 2);
@@ -461,7 +453,7 @@ TEST(State, ForgedSourcesAreRefusedOrHarmless) {
 // What no operation of the context reaches, and no table of a model has.
 TEST(State, PositionsThatTheModelLacksAreRefused) {
   for (const char* family : {"llama", "gpt2"}) {
-    Context context(golden_model(family), {.n_ctx = 64});
+    Context context(test::golden(family), {.n_ctx = 64});
     constexpr Pos kText = 10;
     all_logits(context, std::vector<Token>(kText, 7), kText, 0);
     Bytes state = context.save(0);
@@ -492,7 +484,7 @@ TEST(State, SwappedCachesAreRefused) {
   std::uint64_t head = 0;
   std::memcpy(&head, good.data() + 16, sizeof(head));
   // All of them have the same size here: rows and checksum.
-  const auto n_caches = static_cast<std::size_t>(2 * golden_model("llama")->info().n_layers);
+  const auto n_caches = static_cast<std::size_t>(2 * test::golden("llama")->info().n_layers);
   const std::size_t blocks = good.size() - head - 8 - 16;
   ASSERT_EQ(blocks % n_caches, 0u);
   const auto block = static_cast<std::ptrdiff_t>(blocks / n_caches);
@@ -510,7 +502,7 @@ TEST(State, SwappedCachesAreRefused) {
 
 /// Two states of some size, and a context that can write both.
 struct StateWriter {
-  StateWriter() : context(golden_model("llama"), {.n_ctx = 4096, .n_sequences = 2}) {
+  StateWriter() : context(test::golden("llama"), {.n_ctx = 4096, .n_sequences = 2}) {
     std::vector<Token> text(1500);
     for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<Token>(i * 7 % 500);
     Batch batch;

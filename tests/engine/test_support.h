@@ -7,6 +7,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,7 +28,31 @@ inline constexpr CpuIsa kInstructionSets[] = {CpuIsa::kGeneric, CpuIsa::kAvx2,  
                                               CpuIsa::kAvx512,  CpuIsa::kAvx512Bf16, CpuIsa::kAmx,
                                               CpuIsa::kNeon,    CpuIsa::kI8mm};
 
+/// The code of the Error that `call` throws; nullopt: it throws none.
+inline std::optional<ErrorCode> code_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return std::nullopt;
+}
+
 inline std::filesystem::path golden_dir() { return std::filesystem::path(WEFT_TEST_DATA) / "golden"; }
+
+/// The file of a golden model that generates: a decoder, or a model with an encoder and a decoder.
+inline std::filesystem::path golden_file(const std::string& name) {
+  const std::filesystem::path plain = golden_dir() / name / "model.gguf";
+  if (std::filesystem::exists(plain)) return plain;
+  return std::filesystem::path(WEFT_TEST_DATA) / "golden_sources" / name / "model.gguf";
+}
+
+inline std::shared_ptr<const Model> golden(const std::string& name) {
+  static std::map<std::string, std::shared_ptr<const Model>> models;
+  auto& model = models[name];
+  if (!model) model = Model::load(golden_file(name));
+  return model;
+}
 
 /// The golden models: a family each, or a form of one.
 inline constexpr const char* kFamilies[] = {"arcee",          "cohere2",

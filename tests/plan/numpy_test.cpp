@@ -4,18 +4,14 @@
 namespace weft {
 namespace {
 
+using test::binary;
 using test::Make;
 using test::number;
 using test::Numbers;
 using test::shape_of;
+using test::unary;
 using test::Values;
 
-Make unary(Value (*f)(Value, Where)) {
-  return [f](const Values& in, const Numbers&) { return f(in[0], Where::current()); };
-}
-Make binary(Value (*f)(Value, Value, Where)) {
-  return [f](const Values& in, const Numbers&) { return f(in[0], in[1], Where::current()); };
-}
 /// {keep, axes ...}
 Make reduction(Value (*f)(Value, const Axes&, bool, Where)) {
   return [f](const Values& in, const Numbers& p) {

@@ -7,12 +7,6 @@ namespace {
 
 using namespace test;
 
-Make order_unary(Value (*f)(Value, Where)) {
-  return [f](const Values& in, const Numbers&) { return f(in[0], Where::current()); };
-}
-Make order_binary(Value (*f)(Value, Value, Where)) {
-  return [f](const Values& in, const Numbers&) { return f(in[0], in[1], Where::current()); };
-}
 Make over_axis(Value (*f)(Value, const Axes&, bool, Where)) {
   return
       [f](const Values& in, const Numbers& p) { return f(in[0], {number(p, 0)}, false, Where::current()); };
@@ -71,24 +65,24 @@ const std::map<std::string, Make>& order_functions() {
       {"arange",
        [](const Values& in, const Numbers& p) { return arange(in[0].graph(), p.at(0), p.at(1), p.at(2)); }},
       {"cast_int", [](const Values& in, const Numbers&) { return cast(in[0], DType::kI32); }},
-      {"floor_divide", order_binary(floor_divide)},
-      {"remainder", order_binary(remainder)},
+      {"floor_divide", binary(floor_divide)},
+      {"remainder", binary(remainder)},
       {"int_add", [](const Values& in, const Numbers&) { return in[0] + in[1]; }},
       {"int_sub", [](const Values& in, const Numbers&) { return in[0] - in[1]; }},
       {"int_mul", [](const Values& in, const Numbers&) { return in[0] * in[1]; }},
-      {"int_max", order_binary(maximum)},
-      {"int_min", order_binary(minimum)},
-      {"logical_and", order_binary(logical_and)},
-      {"logical_or", order_binary(logical_or)},
-      {"logical_not", order_unary(logical_not)},
+      {"int_max", binary(maximum)},
+      {"int_min", binary(minimum)},
+      {"logical_and", binary(logical_and)},
+      {"logical_or", binary(logical_or)},
+      {"logical_not", unary(logical_not)},
       {"int_scalar", [](const Values& in, const Numbers&) { return 3.0f - in[0] * 2.0f; }},
       {"int_where", [](const Values& in, const Numbers&) { return where(in[0], in[1], in[2]); }},
-      {"isnan", order_unary(isnan)},
-      {"isinf", order_unary(isinf)},
-      {"isfinite", order_unary(isfinite)},
-      {"erf", order_unary(erf)},
-      {"expm1", order_unary(expm1)},
-      {"log1p", order_unary(log1p)},
+      {"isnan", unary(isnan)},
+      {"isinf", unary(isinf)},
+      {"isfinite", unary(isfinite)},
+      {"erf", unary(erf)},
+      {"expm1", unary(expm1)},
+      {"log1p", unary(log1p)},
       {"prod", over_axis(prod)},
       {"logsumexp", over_axis(logsumexp)},
       {"argmin", [](const Values& in, const Numbers& p) { return argmin(in[0], number(p, 0)); }},

@@ -65,6 +65,13 @@ inline int number(const Numbers& p, std::size_t i) { return static_cast<int>(p.a
 
 /// Makes the value that a case is about from its operands and parameters.
 using Make = std::function<Value(const Values& in, const Numbers& p)>;
+/// Functions of one and of two values.
+inline Make unary(Value (*f)(Value, Where)) {
+  return [f](const Values& in, const Numbers&) { return f(in[0], Where::current()); };
+}
+inline Make binary(Value (*f)(Value, Value, Where)) {
+  return [f](const Values& in, const Numbers&) { return f(in[0], in[1], Where::current()); };
+}
 
 struct VectorOptions {
   double tolerance = 2e-6;  ///< Relative to 1 + |expected|.

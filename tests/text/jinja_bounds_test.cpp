@@ -1,7 +1,6 @@
 // Hostile templates: every rendering ends quickly, in bounded memory and stack, with an Error or a result.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <pthread.h>
 
 #include <filesystem>
 #include <fstream>
@@ -11,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "text/small_stack.h"
 #include "weft/chat_template.h"
 #include "weft/error.h"
 
@@ -37,27 +37,14 @@ std::string outcome(const std::string& source) {
 
 // Stack use must not depend on how the caller was started: 1 MiB has to do (4 MiB with a sanitizer's fat
 // frames).
-void run_on_small_stack(const std::function<void()>& body) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr std::size_t kStack = std::size_t{4} << 20;
+constexpr std::size_t kStack = std::size_t{4} << 20;
 #else
-  constexpr std::size_t kStack = std::size_t{1} << 20;
+constexpr std::size_t kStack = std::size_t{1} << 20;
 #endif
-  pthread_attr_t attributes;
-  ASSERT_EQ(pthread_attr_init(&attributes), 0);
-  ASSERT_EQ(pthread_attr_setstacksize(&attributes, kStack), 0);
-  pthread_t thread{};
-  const auto run = [](void* argument) -> void* {
-    (*static_cast<const std::function<void()>*>(argument))();
-    return nullptr;
-  };
-  ASSERT_EQ(pthread_create(&thread, &attributes, run, const_cast<std::function<void()>*>(&body)), 0);
-  pthread_join(thread, nullptr);
-  pthread_attr_destroy(&attributes);
-}
 
 TEST(JinjaBounds, NestingIsLimited) {
-  run_on_small_stack([] {
+  test::run_on_stack_of(kStack, [] {
     const int n = 100'000;
     for (const auto& [open, close] : std::vector<std::pair<std::string, std::string>>{{"(", ")"},
                                                                                       {"[", "]"},
@@ -85,7 +72,7 @@ TEST(JinjaBounds, NestingIsLimited) {
 // Nesting that is allowed must also render on a small stack, in macros that call themselves as deep as they
 // may.
 TEST(JinjaBounds, RecursionIsLimited) {
-  run_on_small_stack([] {
+  test::run_on_stack_of(kStack, [] {
     EXPECT_THAT(outcome("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), HasSubstr("deeper"));
     EXPECT_THAT(outcome("{% macro f(x=f()) %}{% endmacro %}{{ f() }}"), HasSubstr("deeper"));
     EXPECT_THAT(
@@ -115,7 +102,7 @@ TEST(JinjaBounds, RecursionIsLimited) {
 }
 
 TEST(JinjaBounds, LongChainsAreNotNesting) {
-  run_on_small_stack([] {
+  test::run_on_stack_of(kStack, [] {
     const int n = 20'000;
     EXPECT_EQ(outcome("{{ 1" + repeat(" + 1", n) + " }}"), "ok 5");
     EXPECT_EQ(outcome("{{ 'a'" + repeat(" ~ 'a'", n) + " }}"), "ok 20001");

@@ -1,14 +1,12 @@
 // Work is linear in the input, on a small stack.
 #include <gtest/gtest.h>
-#include <pthread.h>
 
-#include <exception>
-#include <functional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "text/small_stack.h"
 #include "text/vocabulary_testing.h"
 #include "weft/tokenizer.h"
 
@@ -82,35 +80,12 @@ std::vector<std::pair<std::string, std::string>> texts(std::size_t size) {
   return all;
 }
 
-/// Runs it in a thread with a stack of 256 KiB: what recurses with its input dies there.
-void on_small_stack(const std::function<void()>& work) {
-  struct Job {
-    const std::function<void()>& work;
-    std::exception_ptr error;
-  } job{work, nullptr};
-  pthread_attr_t attributes;
-  ASSERT_EQ(pthread_attr_init(&attributes), 0);
-  ASSERT_EQ(pthread_attr_setstacksize(&attributes, 256 << 10), 0);
-  pthread_t thread;
-  const auto run = [](void* argument) -> void* {
-    auto& j = *static_cast<Job*>(argument);
-    try {
-      j.work();
-    } catch (...) {
-      j.error = std::current_exception();
-    }
-    return nullptr;
-  };
-  ASSERT_EQ(pthread_create(&thread, &attributes, run, &job), 0);
-  pthread_join(thread, nullptr);
-  pthread_attr_destroy(&attributes);
-  if (job.error) std::rethrow_exception(job.error);
-}
+constexpr std::size_t kSmallStack = 256 << 10;
 
 TEST(TokenizerLimits, AMegabyteOfAnythingOnASmallStack) {
   for (auto& [name, vocabulary] : vocabularies()) {
     const bool lossless = name != "wordpiece";
-    on_small_stack([&, name = name] {
+    test::run_on_stack_of(kSmallStack, [&, name = name] {
       const Tokenizer tokenizer(std::move(vocabulary));
       for (const auto& [what, text] : texts(1 << 20)) {
         const std::vector<Token> tokens =
@@ -140,7 +115,7 @@ TEST(TokenizerLimits, RunsOfTenMegabytesOfACharacterClass) {
               {"!", kSize / 64},
               {"7", kSize / 3 * 2 + (kSize % 3 + 1) / 2},  // Cut into threes: "77" and "7".
               {"🦙", kSize / 4}};
-  on_small_stack([&] {
+  test::run_on_stack_of(kSmallStack, [&] {
     const Tokenizer tokenizer(runs_bpe("llama-bpe"));
     for (const auto& [unit, n_tokens] : runs) {
       std::string text;
