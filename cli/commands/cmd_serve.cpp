@@ -184,8 +184,7 @@ void load_draft(const ServeOptions& options, const ModelOptions& model_options,
                 const std::filesystem::path& file, const Model& model, server::ServedModelParams& served,
                 Log& log) {
   if (model.info().recurrent) {
-    log.write(LogLevel::kWarning,
-              "the model decodes without drafts: it has recurrent layers, whose state cannot go back");
+    log.write(LogLevel::kWarning, kNoDraftsOfRecurrent);
     served.service.batcher.speculation = Speculation::kNone;
     return;
   }

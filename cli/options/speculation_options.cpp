@@ -147,7 +147,7 @@ std::string why_no_drafts(const SpeculationOptions& options, const Context& cont
   if (!is_asked_for || context.cache().cuts_back() || speculation_of(options) == Speculation::kNone)
     return "";
   return context.model().info().recurrent
-             ? "the model decodes without drafts: it has recurrent layers, whose state cannot go back"
+             ? std::string(kNoDraftsOfRecurrent)
              : "the model decodes without drafts: its sliding windows cannot go back; raise --window-rewind";
 }
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "options/option_types.h"
 #include "options/options.h"
@@ -12,6 +13,10 @@
 #include "weft/model.h"
 
 namespace weft::cli {
+
+/// Why a recurrent model decodes without drafts.
+inline constexpr std::string_view kNoDraftsOfRecurrent =
+    "the model decodes without drafts: it has recurrent layers, whose state cannot go back";
 
 struct SpeculationOptions {
   std::optional<Speculation> type;  ///< Nothing: kModel with a draft model, else the default.
