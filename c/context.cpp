@@ -221,6 +221,8 @@ weft_status weft_batch_stand_at(weft_batch* batch, int32_t item, const weft_pos 
                                 weft_error** error) {
   return change_item(batch, item, error, [&](ItemOptions& options) {
     const std::span<const weft_pos> at = list(positions, 3, "positions");
+    for (const weft_pos pos : at)
+      if (pos < 0) refuse("the position of an item is " + std::to_string(pos) + ", expected at least 0");
     options.axes = {at[0], at[1], at[2]};
   });
 }

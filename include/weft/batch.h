@@ -6,6 +6,7 @@
 //   batch.add(token, 1, {.logits = true, .n_best = 4});     // The 4 best tokens.
 //   batch.add(token, {2, 3}, {.embedding = true});          // One token of two sequences: its embedding.
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -102,29 +103,36 @@ class Batch {
 
   // Deprecated names, for one version.
   [[deprecated("use weft::kNextPos")]] static constexpr Pos kNextPos = weft::kNextPos;
-  [[deprecated("use {.logits = ..., .pos = ...}")]] void add(Token token, SeqId seq, bool logits,
+  // Templates, so that `{}` means ItemOptions.
+  template <std::integral Bool>
+  [[deprecated("use {.logits = ..., .pos = ...}")]] void add(Token token, SeqId seq, Bool logits,
                                                              Pos pos = weft::kNextPos) {
-    add(token, seq, {.logits = logits, .pos = pos});
+    add(token, seq, {.logits = logits != 0, .pos = pos});
   }
+  template <std::integral Bool>
   [[deprecated("use {.logits = ..., .pos = ...}")]] void add(Token token, std::span<const SeqId> seqs,
-                                                             bool logits, Pos pos = weft::kNextPos) {
-    add(token, seqs, {.logits = logits, .pos = pos});
+                                                             Bool logits, Pos pos = weft::kNextPos) {
+    add(token, seqs, {.logits = logits != 0, .pos = pos});
   }
+  template <std::integral Bool>
   [[deprecated("use {.logits = ..., .pos = ...}")]] void add(Token token, std::initializer_list<SeqId> seqs,
-                                                             bool logits, Pos pos = weft::kNextPos) {
-    add(token, seqs, {.logits = logits, .pos = pos});
+                                                             Bool logits, Pos pos = weft::kNextPos) {
+    add(token, seqs, {.logits = logits != 0, .pos = pos});
   }
+  template <std::integral Bool>
   [[deprecated("use {.logits = ...}")]] void add(std::span<const Token> tokens, SeqId seq,
-                                                 bool logits_at_end) {
-    add(tokens, seq, {.logits = logits_at_end});
+                                                 Bool logits_at_end) {
+    add(tokens, seq, {.logits = logits_at_end != 0});
   }
+  template <std::integral Bool>
   [[deprecated("use {.logits = ...}")]] void add(std::initializer_list<Token> tokens, SeqId seq,
-                                                 bool logits_at_end) {
-    add(tokens, seq, {.logits = logits_at_end});
+                                                 Bool logits_at_end) {
+    add(tokens, seq, {.logits = logits_at_end != 0});
   }
+  template <std::integral Bool>
   [[deprecated("use {.logits = ..., .pos = ...}")]] void add(std::span<const float> embedding, SeqId seq,
-                                                             bool logits, Pos pos = weft::kNextPos) {
-    add(embedding, seq, {.logits = logits, .pos = pos});
+                                                             Bool logits, Pos pos = weft::kNextPos) {
+    add(embedding, seq, {.logits = logits != 0, .pos = pos});
   }
   [[deprecated("use ItemOptions::n_best")]] void only_best(int item, int n);
   [[deprecated("use ItemOptions::log_sum_exp and logit_of")]] void want_log_sum_exp(int item,

@@ -72,6 +72,8 @@ enum class DecodeStatus : std::uint8_t {
   kCacheFull,
   kCancelled,  ///< cancel() was called; sequences are as before the batch.
 };
+/// "ok", "cache_full", "cancelled"
+std::string_view to_string(DecodeStatus status);
 
 /// Counts of plans and steps, their host time and their memory. A plan is compiled once; each step changes
 /// some of its inputs.
@@ -146,8 +148,7 @@ class Context {
   /// Throws Error kInvalidArgument for a wrong batch and if n_at_once() batches are in flight. After that and
   /// after kCacheFull, this batch was not begun, and earlier ones are still in flight. After any other error
   /// and after kCancelled, no batch is in flight. This batch's items are then removed. The items of the other
-  /// batches are undefined: the caller removes them. After kUnsupported earlier batches may still be in
-  /// flight: call drop_begun().
+  /// batches are undefined: the caller removes them.
   [[nodiscard]] DecodeStatus begin(const Batch& batch);
   /// Waits for the oldest batch in flight, if any, and provides its results until the next finish(), begin()
   /// or decode(). After an error and after kCancelled, no batch is in flight. The items of all of them are

@@ -6,6 +6,7 @@
 // std::bad_alloc is thrown.
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #pragma GCC visibility push(default)
 
@@ -23,6 +24,9 @@ enum class ErrorCode {
   kOverloaded,       ///< The queue is full: try again later.
   kUnavailable,      ///< The service is shutting down, or waits for lost devices.
 };
+/// "invalid_argument", "invalid_file", "unsupported", "not_found", "io", "out_of_memory", "device",
+/// "cancelled", "overloaded", "unavailable"
+std::string_view to_string(ErrorCode code);
 
 class Error : public std::runtime_error {
  public:

@@ -9,33 +9,6 @@ namespace weft::python {
 
 namespace {
 
-/// The names in weft/errors.py.
-std::string_view name(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kInvalidArgument:
-      return "invalid_argument";
-    case ErrorCode::kInvalidFile:
-      return "invalid_file";
-    case ErrorCode::kUnsupported:
-      return "unsupported";
-    case ErrorCode::kNotFound:
-      return "not_found";
-    case ErrorCode::kIo:
-      return "io";
-    case ErrorCode::kOutOfMemory:
-      return "out_of_memory";
-    case ErrorCode::kDevice:
-      return "device";
-    case ErrorCode::kCancelled:
-      return "cancelled";
-    case ErrorCode::kOverloaded:
-      return "overloaded";
-    case ErrorCode::kUnavailable:
-      return "unavailable";
-  }
-  return "device";
-}
-
 /// Sets Python's error. The classes are in the package. Errors are too rare to cache them.
 void raise(std::string_view code, const std::exception& error, double retry_after_ms = 0.0) {
   try {
@@ -70,9 +43,9 @@ void bind_errors() {
     try {
       std::rethrow_exception(pointer);
     } catch (const OverloadedError& error) {
-      raise(name(error.code()), error, error.retry_after_ms);
+      raise(to_string(error.code()), error, error.retry_after_ms);
     } catch (const Error& error) {
-      raise(name(error.code()), error);
+      raise(to_string(error.code()), error);
     } catch (const CacheFull& error) {
       raise("cache_full", error);
     } catch (const nb::cast_error&) {

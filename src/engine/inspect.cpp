@@ -56,8 +56,8 @@ std::string text_of(const gguf::Value& value) {
 
 std::string type_of(const gguf::Value& value) {
   if (const auto* array = std::get_if<gguf::Array>(&value.data))
-    return "array of " + std::string(gguf::name(array->element_type));
-  return std::string(gguf::name(value.type));
+    return "array of " + std::string(gguf::to_string(array->element_type));
+  return std::string(gguf::to_string(value.type));
 }
 
 /// As a CPU packs them.

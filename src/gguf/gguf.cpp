@@ -197,9 +197,9 @@ struct File::Impl {
   }
 
   [[noreturn]] void wrong_type(std::string_view key, const Value& value, const char* expected) const {
-    std::string found(name(value.type));
+    std::string found(to_string(value.type));
     if (const auto* array = std::get_if<Array>(&value.data))
-      found += " of " + std::string(name(array->element_type));
+      found += " of " + std::string(to_string(array->element_type));
     refuse(key, "it is of type " + found + ", expected " + expected);
   }
 

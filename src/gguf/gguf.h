@@ -30,7 +30,7 @@ enum class ValueType : std::uint32_t {
   kU64 = 10, kI64 = 11, kF64 = 12,
 };
 // clang-format on
-std::string_view name(ValueType type);
+std::string_view to_string(ValueType type);
 
 /// The numbers of an array, held in the width that they have in the file (an array of a million bytes takes a
 /// million bytes) and read as T, which is std::uint64_t, std::int64_t or double.

@@ -193,7 +193,7 @@ class MetadataReader {
     const auto count = cursor_.read<std::uint64_t>("the array's length");
     if (count > cursor_.remaining() / least_bytes(array.element_type))
       cursor_.fail("an array of " + std::to_string(count) + " elements (" +
-                   std::string(name(array.element_type)) + ") does not fit into the " +
+                   std::string(to_string(array.element_type)) + ") does not fit into the " +
                    std::to_string(cursor_.remaining()) + " bytes that are left");
     const auto n = to_size(count);
     switch (array.element_type) {
@@ -329,7 +329,7 @@ std::uint64_t alignment_of(const std::vector<File::Entry>& metadata, Cursor& cur
     cursor.subject_name(entry.key);
     const std::optional<std::int64_t> found = to_int(entry.value);
     if (!found)
-      cursor.fail("it is of type " + std::string(name(entry.value.type)) +
+      cursor.fail("it is of type " + std::string(to_string(entry.value.type)) +
                   ", expected an integer less than 2^63");
     const auto alignment = static_cast<std::uint64_t>(std::max<std::int64_t>(*found, 0));
     if (!std::has_single_bit(alignment) || alignment > kMaxAlignment)
@@ -424,7 +424,7 @@ std::vector<TensorInfo> locate(std::vector<Described> described, std::span<const
 
 std::size_t least_bytes(ValueType type) { return kValueTypes[static_cast<std::size_t>(type)].bytes; }
 
-std::string_view name(ValueType type) { return kValueTypes[static_cast<std::size_t>(type)].name; }
+std::string_view to_string(ValueType type) { return kValueTypes[static_cast<std::size_t>(type)].name; }
 
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t kMaxShown = 80;

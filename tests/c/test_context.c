@@ -64,6 +64,9 @@ static void batches(void) {
   FAILS(weft_batch_see_to(batch, 9, 3, &error), WEFT_INVALID_ARGUMENT, "no item 9");
   FAILS(weft_batch_hide(batch, 0, 1, &error), WEFT_INVALID_ARGUMENT, "items 0 and 1");
   CHECK(weft_batch_size(batch) == 0 && weft_batch_size(NULL) == 0);
+  OK(weft_batch_add(batch, 3, 0, WEFT_NEXT_POS, true, &error));
+  const weft_pos nowhere[3] = {-1, -1, -1};
+  FAILS(weft_batch_stand_at(batch, 0, nowhere, &error), WEFT_INVALID_ARGUMENT, "position of an item is -1");
   weft_batch_clear(NULL);
   weft_batch_free(batch);
   weft_batch_free(NULL);

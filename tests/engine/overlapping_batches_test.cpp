@@ -14,10 +14,10 @@ constexpr ContextParams kParams = {.n_ctx = 512, .n_sequences = 6, .n_ubatch = 8
 constexpr int kSteps = 12;
 
 /// The last layers on devices in addition to the host, a layer each.
-std::shared_ptr<const Model> overlapping(int n_devices) {
+std::shared_ptr<const Model> overlapping(int n_devices, const char* family = "llama") {
   const PlacementParams placement = {.n_layers = n_devices,
                                      .shares = std::vector<float>(static_cast<std::size_t>(n_devices), 1.0f)};
-  return test::load_with_small(test::golden_dir() / "llama" / "model.gguf", std::uint64_t{1} << 32, true,
+  return test::load_with_small(test::golden_dir() / family / "model.gguf", std::uint64_t{1} << 32, true,
                                placement, true, false, n_devices);
 }
 
@@ -137,6 +137,18 @@ TEST(OverlappingDecode, DroppedBatchesLeaveAUsableContext) {
   ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
   const std::span<const float> row = context.logits(0);
   EXPECT_TRUE(std::equal(row.begin(), row.end(), expected.begin(), expected.end()));
+}
+
+TEST(OverlappingDecode, AnUnsupportedBatchEndsAllBatches) {
+  Context context(overlapping(1, "mamba"), kParams);
+  ASSERT_GT(context.n_at_once(), 1);
+  Batch first, earlier;
+  first.add(7, 0, {.logits = true, .pos = 5});
+  ASSERT_EQ(context.begin(first), DecodeStatus::kOk);
+  earlier.add(7, 0, {.logits = true, .pos = 2});
+  test::expect_error(ErrorCode::kUnsupported, "recurrent", [&] { (void)context.begin(earlier); });
+  EXPECT_EQ(context.finish(), DecodeStatus::kOk) << "nothing is in flight";
+  test::expect_error(ErrorCode::kInvalidArgument, "no results", [&] { (void)context.logits(0); });
 }
 
 TEST(OverlappingDecode, ACancelledFinishEndsAllBatchesAndLeavesTheirItemsToTheCaller) {

@@ -4,6 +4,7 @@
 
 #include "backend/conformance/general_operands.h"
 #include "backend/conformance/order_truth.h"
+#include "base/enumerators.h"
 #include "base/to_size.h"
 
 namespace weft::conformance::cases {
@@ -27,7 +28,7 @@ void made_cases(Suite& suite) {
         c.expect(c.graph.add(ops::Arange{2 * n, n + 5, step, dtype}, {}, "y"), std::move(truth));
         suite.take(c, std::to_string(2 * m) + " by " + std::to_string(step), 0.0);
       }
-    for (const RandomKind kind : {RandomKind::kUniform, RandomKind::kNormal})
+    for (const RandomKind kind : base::enumerators<RandomKind>())
       for (const std::uint64_t seed : {std::uint64_t{1}, std::uint64_t{0xfedcba9876543210}}) {
         if (!suite.wanted("random")) continue;
         Case c = suite.next();
@@ -69,7 +70,7 @@ void number_cases(Suite& suite) {
       }
   const std::pair<Dims, Dims> pairs[] = {
       {{kRows, 70}, {kRows, 70}}, {{kRows, 1}, {70}}, {{3, 1}, {kRows, 1, 4}}, {{}, {kRows}}};
-  for (int kind = 0; kind <= static_cast<int>(IntKind::kOr); ++kind)
+  for (const IntKind kind : base::enumerators<IntKind>())
     for (const std::int64_t m : {0, 1, 9})
       for (const auto& [a_sizes, b_sizes] : pairs)
         for (const int range : {3, 2147483647}) {
@@ -81,23 +82,23 @@ void number_cases(Suite& suite) {
           const Tensor x = broadcast_to(a.tensor, dims), y = broadcast_to(b.tensor, dims);
           Values truth(x.values.size());
           for (std::size_t i = 0; i < truth.size(); ++i)
-            truth[i] = int_binary(static_cast<IntKind>(kind), x.values[i], y.values[i]);
-          c.expect(c.graph.add(ops::IntBinary{static_cast<IntKind>(kind)}, {a.id, b.id}, "y"),
-                   std::move(truth));
-          suite.take(c, text_of(a) + " " + text_of(b) + " kind " + std::to_string(kind), 0.0);
+            truth[i] = int_binary(kind, x.values[i], y.values[i]);
+          c.expect(c.graph.add(ops::IntBinary{kind}, {a.id, b.id}, "y"), std::move(truth));
+          suite.take(c, text_of(a) + " " + text_of(b) + " kind " + std::to_string(static_cast<int>(kind)),
+                     0.0);
         }
-  for (int kind = 0; kind <= static_cast<int>(IntKind::kOr); ++kind)
+  for (const IntKind kind : base::enumerators<IntKind>())
     for (const bool first : {false, true}) {
       if (!suite.wanted("int_binary")) continue;
       Case c = suite.next();
       Operands make(c, 6);
       const Known x = make.integers({kRows, 33}, -4, 4);
-      const ops::IntBinary op{static_cast<IntKind>(kind), -3, first};
+      const ops::IntBinary op{kind, -3, first};
       Values truth = x.tensor.values;
       for (double& value : truth)
         value = first ? int_binary(op.kind, -3.0, value) : int_binary(op.kind, value, -3.0);
       c.expect(c.graph.add(op, {x.id}, "y"), std::move(truth));
-      suite.take(c, "scalar kind " + std::to_string(kind) + (first ? " first" : ""), 0.0);
+      suite.take(c, "scalar kind " + std::to_string(static_cast<int>(kind)) + (first ? " first" : ""), 0.0);
     }
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "backend/conformance/case.h"
+#include "base/enumerators.h"
 #include "base/to_size.h"
 
 namespace weft::conformance::cases {
@@ -27,8 +28,7 @@ void elementwise(Suite& suite) {
         }
       }
       std::vector<Op> unary = {ops::Scale{-0.37f}, ops::Softcap{1.5f}, ops::Softcap{30.0f}};
-      for (int kind = 0; kind <= static_cast<int>(Activation::kSoftplus); ++kind)
-        unary.emplace_back(ops::Activate{static_cast<Activation>(kind)});
+      for (const Activation kind : base::enumerators<Activation>()) unary.emplace_back(ops::Activate{kind});
       for (const Op& op : unary) {
         if (!suite.wanted(to_string(op))) continue;
         Case c = suite.next();
@@ -57,9 +57,10 @@ void elementwise(Suite& suite) {
         suite.take(c, where + (std::isinf(masked) ? " masked" : " masked with the lowest float"),
                    kFloatTolerance);
       }
-      for (int kind = 0; kind <= static_cast<int>(Activation::kSoftplus) && suite.wanted("glu"); ++kind) {
+      for (const Activation kind : base::enumerators<Activation>()) {
+        if (!suite.wanted("glu")) break;
         Case c = suite.next();
-        const ops::Glu op{static_cast<Activation>(kind)};
+        const ops::Glu op{kind};
         const Values a = c.floats(fixed, -8.0f, 8.0f), b = c.floats(fixed);
         const Shape shape = {c.rows(m), d};
         const ValueId gate = c.input(shape, a), up = c.input(shape, b);
@@ -107,7 +108,7 @@ void norms(Suite& suite) {
   if (!suite.wanted("norm")) return;
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   constexpr const char* kNames[] = {" rms", " layer", " l2"};
-  for (const NormKind kind : {NormKind::kRms, NormKind::kLayer, NormKind::kL2})
+  for (const NormKind kind : base::enumerators<NormKind>())
     for (const std::int64_t m : {0, 1, 5})
       for (const std::int64_t group : {1, 7, 64, 300})
         for (const std::int64_t n_groups : {1, 3})

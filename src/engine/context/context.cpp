@@ -101,6 +101,18 @@ Context::Impl& Context::impl() const {
 const Model& Context::model() const { return *impl().model; }
 const ContextParams& Context::params() const { return impl().params; }
 
+std::string_view to_string(DecodeStatus status) {
+  switch (status) {
+    case DecodeStatus::kOk:
+      return "ok";
+    case DecodeStatus::kCacheFull:
+      return "cache_full";
+    case DecodeStatus::kCancelled:
+      return "cancelled";
+  }
+  return "";
+}
+
 DecodeStatus Context::decode(const Batch& batch) {
   return engine::throwing_errors([&] { return impl().decode(batch); });
 }

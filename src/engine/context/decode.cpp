@@ -28,7 +28,12 @@ DecodeStatus Context::Impl::begin(const Batch& batch) {
   if (pipeline.is_full())
     refuse("the context has " + std::to_string(pipeline.n_at_once()) +
            " batches in flight, and it computes no more at once; call finish() first");
-  return compute(batch, true);
+  try {
+    return compute(batch, true);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidArgument) pipeline.drop_all();
+    throw;
+  }
 }
 
 DecodeStatus Context::Impl::finish() {
