@@ -10,9 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <system_error>
 #include <vector>
@@ -21,6 +19,7 @@
 #include "base/descriptor.h"
 #include "base/hash.h"
 #include "base/to_size.h"
+#include "json_file.h"
 #include "weft/error.h"
 
 namespace weft::fetch {
@@ -177,8 +176,7 @@ class PartFile final : public Sink {
     return {begin, begin + std::min(part_bytes_, size_ - begin)};
   }
   bool load() {
-    std::ifstream file(state_path(path_), std::ios::binary);
-    const auto state = nlohmann::json::parse(file, nullptr, false);
+    const nlohmann::json state = json_of(state_path(path_)).value_or(nullptr);
     if (!state.is_object() || state.value("file", nlohmann::json()) != identity_) return false;
     const auto parts = state.find("parts");
     if (parts == state.end() || !parts->is_string()) return false;

@@ -6,12 +6,12 @@
 #include <array>
 #include <cctype>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "address.h"
+#include "base/json.h"
 #include "base/to_size.h"
 #include "split_name.h"
 #include "weft/error.h"
@@ -62,10 +62,12 @@ std::int64_t number_of(const Json& json, const char* key) {
 }
 
 Json parse(const Answer& answer, const std::string& url) {
-  Json json = Json::parse(answer.body, nullptr, false);
-  if (json.is_discarded())
-    throw Error(ErrorCode::kIo, fmt::format("{}: the response is not JSON", shown_address(url)));
-  return json;
+  try {
+    return base::parse_json<Json>(answer.body);
+  } catch (const base::JsonError& error) {
+    throw Error(ErrorCode::kIo,
+                fmt::format("{}: the response is not JSON: {}", shown_address(url), error.what()));
+  }
 }
 
 /// A file of a listing, if it may be one of a model.

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <span>
 
 #include "base/atomic_file.h"
 #include "base/folder.h"
+#include "json_file.h"
 #include "split_name.h"
 #include "weft/error.h"
 
@@ -34,8 +33,7 @@ struct Record {
 
 /// Returns nothing for a missing or invalid record.
 std::optional<Record> read_record(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  Record record{.path = path, .json = Json::parse(file, nullptr, false)};
+  Record record{.path = path, .json = json_of(path).value_or(nullptr)};
   if (!record.json.is_object()) return std::nullopt;
   const Json name = record.json.value("name", Json()), files = record.json.value("files", Json());
   if (!name.is_string() || !files.is_array()) return std::nullopt;

@@ -24,7 +24,7 @@ std::int64_t count_or_zero(const Json& object, const char* name) {
 
 /// Returns the message of {"error": {"message": ...}} or {"error": "..."}, otherwise `text`.
 std::string message_of(const std::string& text) {
-  const Json object = Json::parse(text, nullptr, false);
+  const Json object = base::try_parse_json<Json>(text).value_or(nullptr);
   if (object.is_object() && object.contains("error")) {
     const Json& error = object["error"];
     if (error.is_string()) return error.get<std::string>();
@@ -77,7 +77,7 @@ void LoadAnswer::take_line(std::string_view line) {
     done_ = true;
     return;
   }
-  const Json object = Json::parse(line, nullptr, false);
+  const Json object = base::try_parse_json<Json>(line).value_or(nullptr);
   if (!object.is_object()) return fail("not understood", std::string(line));
   if (object.contains("error")) return fail("error in the stream", message_of(std::string(line)));
   take_object(object);
@@ -124,7 +124,7 @@ void LoadAnswer::end() {
   if (streams_) {
     if (!done_ && finish_reason_.empty()) fail("cut short", "the stream ended without [DONE]");
   } else {
-    const Json object = Json::parse(rest_, nullptr, false);
+    const Json object = base::try_parse_json<Json>(rest_).value_or(nullptr);
     if (!object.is_object()) return fail("not understood", rest_);
     take_object(object);
   }

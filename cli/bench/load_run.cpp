@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/json.h"
 #include "bench/load_answer.h"
 #include "bench/load_prompts.h"
 #include "http/http_client.h"
@@ -226,12 +227,12 @@ class Load {
       record.detail = reason;
     }
     if (record.error.empty() && !plan_.schema.is_null() && answer.finish_reason() == "stop" &&
-        !Json::accept(answer.text())) {
+        !base::try_parse_json<Json>(answer.text())) {
       record.error = "no JSON";
       record.detail = answer.text().substr(0, 200);
     }
     if (record.error.empty() && !plan_.tools.is_null() && answer.finish_reason() != "length" &&
-        !Json::accept(answer.arguments())) {
+        !base::try_parse_json<Json>(answer.arguments())) {
       record.error = "no call";
       record.detail = (answer.text() + answer.arguments()).substr(0, 200);
     }
@@ -280,7 +281,7 @@ std::string first_model(const LoadPlan& plan, const server::HttpUrl& url) {
                 .on_end = [&](server::HttpEnd, const std::string& reason) { problem = reason; }});
   client.run();
   if (!problem.empty()) throw Error(ErrorCode::kIo, plan.url + " does not respond: " + problem);
-  const Json list = Json::parse(text, nullptr, false);
+  const Json list = base::try_parse_json<Json>(text).value_or(nullptr);
   if (status == 200 && list.is_object() && list.contains("data") && list["data"].is_array() &&
       !list["data"].empty()) {
     const Json& first = list["data"][0];

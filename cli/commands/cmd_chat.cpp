@@ -112,7 +112,7 @@ std::string now_text() {
 server::ChatDefaults chat_defaults_now(const TemplateOptions& options) {
   server::ChatDefaults defaults = chat_defaults(options);
   Json variables = {{"now", now_text()}};
-  if (!defaults.variables_json.empty()) variables.update(Json::parse(defaults.variables_json));
+  if (!defaults.variables_json.empty()) variables.update(parse_json(defaults.variables_json));
   defaults.variables_json = variables.dump();
   return defaults;
 }
@@ -120,12 +120,8 @@ server::ChatDefaults chat_defaults_now(const TemplateOptions& options) {
 /// The tools of a file: an array, or an object with one as a request has it. Throws Error.
 std::string read_tools(const std::string& path) {
   const std::string text = read_text(path);
-  try {
-    const Json json = parse_json(text);
-    return json.is_object() && json.contains("tools") ? to_text(json["tools"]) : text;
-  } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("{}: {}", path, error.what()));
-  }
+  const Json json = parse_json(text, path);
+  return json.is_object() && json.contains("tools") ? to_text(json["tools"]) : text;
 }
 
 class Session {

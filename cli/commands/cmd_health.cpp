@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "base/json.h"
 #include "commands/command.h"
 #include "files/json_output.h"
 #include "http/listening.h"
@@ -33,7 +34,7 @@ struct HealthOptions {
 
 // The server's status: {"status": "loading"}
 std::string status_in(const std::string& body) {
-  const Json json = Json::parse(body, nullptr, false);
+  const Json json = base::try_parse_json<Json>(body).value_or(nullptr);
   const bool told = json.is_object() && json.contains("status") && json["status"].is_string();
   return told ? json["status"].get<std::string>() : std::string();
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/to_size.h"
+#include "files/json_input.h"
 #include "options/constraint_options.h"
 #include "weft/error.h"
 
@@ -203,7 +204,7 @@ std::size_t Conversation::set_tools(const std::string& tools_json) {
                       .tools_json = tools_json,
                       .variables_json = params_.defaults.variables_json});
   tools_ = tools_json;
-  return tools_.empty() ? 0 : Json::parse(tools_).size();
+  return tools_.empty() ? 0 : parse_json(tools_).size();
 }
 
 }  // namespace weft::cli

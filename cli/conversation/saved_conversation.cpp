@@ -152,7 +152,7 @@ void write_conversation(const std::filesystem::path& path, const std::string& mo
   Json json = {{"model", model}, {"messages", Json::array()}};
   for (const ConversationMessage& message : conversation.messages())
     json["messages"].push_back(to_json(message, content_of(message)));
-  if (!conversation.tools().empty()) json["tools"] = Json::parse(conversation.tools());
+  if (!conversation.tools().empty()) json["tools"] = parse_json(conversation.tools());
   const std::string text = to_text(json, 2);
   base::AtomicFile file(path);
   file.write(std::as_bytes(std::span(text)));

@@ -12,7 +12,7 @@
 
 #include "base/descriptor.h"
 #include "base/to_size.h"
-#include "files/json_output.h"
+#include "files/json_input.h"
 #include "weft/error.h"
 
 namespace weft::cli {
@@ -38,7 +38,7 @@ void write_all(int fd, std::string_view text) {
 
 // Replaces bytes that are not UTF-8 with U+FFFD.
 std::string as_utf8(const std::string& bytes) {
-  return Json::parse(Json(bytes).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
+  return parse_json(Json(bytes).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
 }
 
 }  // namespace

@@ -6,7 +6,8 @@
 
 namespace weft::cli {
 
-/// Throws Error kInvalidFile that names the byte of the error. Nesting and numbers have limits.
-Json parse_json(std::string_view text);
+/// Throws Error kInvalidFile that names the byte of the error, after "`what`: " unless it is empty. Nesting
+/// and numbers have limits.
+Json parse_json(std::string_view text, std::string_view what = {});
 
 }  // namespace weft::cli

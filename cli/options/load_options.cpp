@@ -8,6 +8,7 @@
 #include <random>
 #include <sstream>
 
+#include "files/json_input.h"
 #include "options/arguments.h"
 #include "options/options.h"
 #include "weft/error.h"
@@ -60,14 +61,8 @@ double parse_rate(const std::string& text) {
   return rate;
 }
 
-Json parse_json(const std::string& what, const std::string& text) {
-  Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) throw Error(ErrorCode::kInvalidFile, what + " is not JSON");
-  return json;
-}
-
 RecordedRequest parse_recorded(const std::string& where, const std::string& line, int n_predict) {
-  const Json json = parse_json(where, line);
+  const Json json = parse_json(line, where);
   const auto wrong = [&](const char* why) {
     return Error(ErrorCode::kInvalidFile,
                  fmt::format("{}: {}; expected e.g. {{\"at\": 0.5, \"prompt\": \"...\", \"max_tokens\": "
@@ -163,11 +158,11 @@ LoadPlan parse_load(const LoadOptions& options) {
     plan.n_requests = plan.n_requests == 0 ? n_recorded : std::min(plan.n_requests, n_recorded);
   }
   if (plan.n_requests == 0 && plan.duration.count() == 0) plan.n_requests = kDefaultRequests;
-  if (!options.schema.empty()) plan.schema = parse_json(options.schema, read_text(options.schema));
+  if (!options.schema.empty()) plan.schema = parse_json(read_text(options.schema), options.schema);
   if (!options.tools.empty()) {
     if (!plan.chat) throw UsageError("--tools needs the endpoint chat");
     if (!options.schema.empty()) throw UsageError("--tools and --schema: give one of them");
-    plan.tools = parse_json(options.tools, read_text(options.tools));
+    plan.tools = parse_json(read_text(options.tools), options.tools);
     if (!plan.tools.is_array() || plan.tools.empty())
       throw UsageError(fmt::format("{}: a list of tools is expected", options.tools));
   }

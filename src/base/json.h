@@ -1,100 +1,111 @@
 #pragma once
-// Parses JSON of strangers in linear time. A check against a budget comes first, then a plain parse:
-// nlohmann's callback parser is quadratic in the length of arrays.
-#include <cstddef>
-#include <limits>
+// JSON as a tree of nlohmann's library. Its own parser is not used: it compares each key of an ordered object
+// with all earlier ones.
+#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
-#include <string>
+#include <numeric>
+#include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "base/json_reader.h"
 
 namespace weft::base {
 
-/// Limits of what parsing costs. Documents that share a budget spend it together. No limit counts time.
-struct JsonBudget {
-  std::size_t depth = 64;                                          ///< Of each document.
-  std::size_t n_values = std::numeric_limits<std::size_t>::max();  ///< Values that are left.
-  std::size_t n_comparisons =
-      std::numeric_limits<std::size_t>::max();  ///< Comparisons of keys that are left.
-};
-
-/// The reason why a document is refused: "invalid JSON at byte 12".
-struct JsonError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
 namespace json_impl {
 
-/// Walks a document and builds nothing. Ordered objects compare a new key with each earlier one.
+/// Json is nlohmann::json or nlohmann::ordered_json.
 template <typename Json>
-class Check final : public nlohmann::json_sax<Json> {
+class TreeBuilder final : public JsonHandler {
  public:
-  using Base = nlohmann::json_sax<Json>;
-  explicit Check(JsonBudget& budget) : budget_(budget) {}
+  void null() override { add(nullptr); }
+  void boolean(bool value) override { add(value); }
+  void negative(std::int64_t value) override { add(value); }
+  void natural(std::uint64_t value) override { add(value); }
+  void real(double value, const std::string& /*spelling*/) override { add(value); }
+  void string(std::string& value) override { add(std::move(value)); }
+  void begin_object() override { open_.push_back(add(Json::object())); }
+  void begin_array() override { open_.push_back(add(Json::array())); }
+  void key(std::string& name) override {
+    auto& members = open_.back()->template get_ref<typename Json::object_t&>();
+    if constexpr (kOrdered) {
+      member_ = &static_cast<Members&>(members).emplace_back(std::move(name), nullptr).second;
+    } else {
+      member_ = &members[std::move(name)];
+    }
+  }
+  void end_object() override {
+    if constexpr (kOrdered) drop_replaced(open_.back()->template get_ref<typename Json::object_t&>());
+    open_.pop_back();
+  }
+  void end_array() override { open_.pop_back(); }
 
-  bool null() override { return value(); }
-  bool boolean(bool) override { return value(); }
-  bool number_integer(typename Base::number_integer_t) override { return value(); }
-  bool number_unsigned(typename Base::number_unsigned_t) override { return value(); }
-  bool number_float(typename Base::number_float_t, const typename Base::string_t&) override {
-    return value();
-  }
-  bool string(typename Base::string_t&) override { return value(); }
-  bool binary(typename Base::binary_t&) override { return value(); }
-  bool start_object(std::size_t) override { return open(); }
-  bool start_array(std::size_t) override { return open(); }
-  bool end_object() override { return close(); }
-  bool end_array() override { return close(); }
-  bool key(typename Base::string_t&) override {
-    const std::size_t n_earlier = n_members_.back()++;
-    if (n_earlier > budget_.n_comparisons) throw JsonError("an object has too many members");
-    budget_.n_comparisons -= n_earlier;
-    return true;
-  }
-  bool parse_error(std::size_t position, const std::string& token,
-                   const nlohmann::detail::exception& error) override {
-    const bool is_number = dynamic_cast<const nlohmann::detail::out_of_range*>(&error) != nullptr;
-    const bool is_half = std::string_view(error.what()).find("surrogate") != std::string_view::npos;
-    throw JsonError((is_number ? "the number " + token.substr(0, 40) + " is out of range" : "invalid JSON") +
-                    " at byte " + std::to_string(position) +
-                    (is_half ? ": a lone surrogate, half of a character; send both halves or U+FFFD" : ""));
-  }
+  Json take() { return std::move(root_); }
 
  private:
-  bool value() {
-    if (budget_.n_values == 0) throw JsonError("too many values");
-    --budget_.n_values;
-    return true;
-  }
-  bool open() {
-    n_members_.push_back(0);
-    if (n_members_.size() > budget_.depth)
-      throw JsonError("nested more than " + std::to_string(budget_.depth) + " levels deep");
-    return value();
-  }
-  bool close() {
-    n_members_.pop_back();
-    return true;
+  using Members = std::vector<std::pair<const std::string, Json>>;
+  static constexpr bool kOrdered = std::is_base_of_v<Members, typename Json::object_t>;
+
+  template <typename Value>
+  Json* add(Value&& value) {
+    if (open_.empty()) return &(root_ = Json(std::forward<Value>(value)));
+    Json& parent = *open_.back();
+    if (parent.is_object()) return &(*member_ = Json(std::forward<Value>(value)));
+    return &parent.template get_ref<typename Json::array_t&>().emplace_back(std::forward<Value>(value));
   }
 
-  JsonBudget& budget_;
-  std::vector<std::size_t> n_members_;  ///< Of each open object or array.
+  /// Keeps the place of the first and the value of the last of equal keys. Sorting bounds the work,
+  /// whatever the keys are.
+  void drop_replaced(Members& members) {
+    order_.resize(members.size());
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    std::sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
+      const int order = members[a].first.compare(members[b].first);
+      return order != 0 ? order < 0 : a < b;
+    });
+    std::vector<bool> dropped;
+    for (std::size_t i = 1, first = 0; i < order_.size(); ++i) {
+      auto& [name, value] = members[order_[i]];
+      if (name != members[order_[first]].first) {
+        first = i;
+        continue;
+      }
+      dropped.resize(members.size());
+      dropped[order_[i]] = true;
+      members[order_[first]].second = std::move(value);
+    }
+    if (dropped.empty()) return;
+    Members kept;
+    for (std::size_t i = 0; i < members.size(); ++i)
+      if (!dropped[i]) kept.emplace_back(members[i].first, std::move(members[i].second));
+    members.swap(kept);
+  }
+
+  Json root_;
+  std::vector<Json*> open_;  ///< The last value of a container does not move before the next is added.
+  Json* member_ = nullptr;   ///< The place of the next value in an object.
+  std::vector<std::size_t> order_;
 };
 
 }  // namespace json_impl
 
-/// Throws JsonError if the document is not JSON in UTF-8, or costs more than `budget` has left. The last of
-/// equal keys counts.
+/// Throws JsonError as read_json does. The last of equal keys counts.
 template <typename Json>
-Json parse_json(std::string_view text, JsonBudget& budget) {
-  json_impl::Check<Json> check(budget);
-  Json::sax_parse(text, &check);
-  return Json::parse(text);
+Json parse_json(std::string_view text, const JsonLimits& limits = {}) {
+  json_impl::TreeBuilder<Json> builder;
+  read_json(text, limits, builder);
+  return builder.take();
 }
+
+/// The same for documents of other programs, which may be anything; nothing for a refused one.
 template <typename Json>
-Json parse_json(std::string_view text, JsonBudget&& budget = {}) {
-  return parse_json<Json>(text, budget);
+std::optional<Json> try_parse_json(std::string_view text, const JsonLimits& limits = {}) {
+  try {
+    return parse_json<Json>(text, limits);
+  } catch (const JsonError&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace weft::base

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "weft/error.h"
 
 namespace weft::chat {
@@ -192,7 +193,7 @@ class Probe {
 }  // namespace
 
 std::string functions_text(std::string_view tools_json) {
-  return tools_json.empty() ? std::string() : ordered_json::parse(tools_json).dump(2);
+  return tools_json.empty() ? std::string() : base::parse_json<ordered_json>(tools_json).dump(2);
 }
 
 std::optional<std::string> try_render(const ChatTemplate& chat_template, std::string_view messages_json,

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/to_size.h"
 #include "chat/answer_state.h"
 #include "chat/json_scanner.h"
@@ -134,7 +135,7 @@ std::optional<CallFormat> objects(const WrittenCalls& written) {
     const std::string_view object = begin == text.npos ? std::string_view() : json_at(text, begin);
     if (object.size() <= at - begin) return std::nullopt;
     bool has_arguments = false;
-    const ordered_json parsed = ordered_json::parse(object, nullptr, false);
+    const ordered_json parsed = base::try_parse_json<ordered_json>(object).value_or(nullptr);
     for (const auto& [key, value] : parsed.items()) {
       if (value == name) format.name_key = key;
       if (value.is_object() ||

@@ -80,7 +80,7 @@ std::string history_name(std::string name) {
 }
 
 /// The member "function" has arguments in JSON, "custom" a string.
-HistoryCall read_call(const ordered_json& item, const std::string& where, base::JsonBudget& budget) {
+HistoryCall read_call(const ordered_json& item, const std::string& where) {
   const auto member = [&item](const char* key) -> const ordered_json* {
     const auto found = item.is_object() ? item.find(key) : item.end();
     return found != item.end() && found->is_object() ? &*found : nullptr;
@@ -98,7 +98,7 @@ HistoryCall read_call(const ordered_json& item, const std::string& where, base::
   }
   call.name = history_name(text_of(*function, "name", where + ".function"));
   if (const auto arguments = function->find("arguments"); arguments != function->end()) {
-    call.arguments = history_arguments(*arguments, budget);
+    call.arguments = history_arguments(*arguments);
   }
   return call;
 }
@@ -115,13 +115,12 @@ std::string_view known_role(std::string_view role) {
   return {};
 }
 
-void read_calls(const ordered_json& item, const std::string& where, base::JsonBudget& budget,
-                Message& message) {
+void read_calls(const ordered_json& item, const std::string& where, Message& message) {
   const auto calls = item.find("tool_calls");
   if (calls == item.end() || calls->is_null()) {
     // The form of OpenAI's API before tools.
     if (const auto call = item.find("function_call"); call != item.end() && call->is_object()) {
-      message.calls.push_back(read_call({{"function", *call}}, where + ".function_call", budget));
+      message.calls.push_back(read_call({{"function", *call}}, where + ".function_call"));
     }
     return;
   }
@@ -130,14 +129,14 @@ void read_calls(const ordered_json& item, const std::string& where, base::JsonBu
     refuse(where + ".tool_calls must have at most " + std::to_string(kMaxCalls) + " calls");
   }
   for (std::size_t i = 0; i < calls->size(); ++i) {
-    message.calls.push_back(read_call((*calls)[i], where + ".tool_calls[" + std::to_string(i) + "]", budget));
+    message.calls.push_back(read_call((*calls)[i], where + ".tool_calls[" + std::to_string(i) + "]"));
   }
   if (!calls->empty() && message.role != "assistant") {
     refuse(where + ".tool_calls is allowed only in messages of the assistant");
   }
 }
 
-Message read_message(const ordered_json& item, const std::string& where, base::JsonBudget& budget,
+Message read_message(const ordered_json& item, const std::string& where,
                      std::set<std::string>& unknown_roles) {
   if (!item.is_object()) refuse(where + " must be an object with role and content");
   const std::string role = text_of(item, "role", where);
@@ -160,7 +159,7 @@ Message read_message(const ordered_json& item, const std::string& where, base::J
         message.reasoning = item[key];
     }
   }
-  read_calls(item, where, budget, message);
+  read_calls(item, where, message);
   if (!has_content && message.role != "assistant" && message.role != "tool")
     refuse(where + ".content is missing");
   return message;
@@ -370,14 +369,13 @@ void complete_calls(std::vector<Message>& messages, bool short_ids) {
 }  // namespace
 
 std::vector<Message> read_messages(std::string_view messages_json, std::vector<std::string>& warnings) {
-  base::JsonBudget budget = request_budget();
-  const ordered_json all = parse_request_json(messages_json, "messages", budget);
+  const ordered_json all = parse_request_json(messages_json, "messages");
   if (!all.is_array() || all.empty()) refuse("messages must be an array of at least one message");
   std::vector<Message> messages;
   std::set<std::string> unknown_roles;
   for (const ordered_json& item : all) {
     messages.push_back(
-        read_message(item, "messages[" + std::to_string(messages.size()) + "]", budget, unknown_roles));
+        read_message(item, "messages[" + std::to_string(messages.size()) + "]", unknown_roles));
   }
   for (const std::string& role : unknown_roles) {
     warnings.push_back(

@@ -94,7 +94,7 @@ std::optional<std::string> find_text(const Json& json, const char* name) {
   return value != nullptr && value->is_string() ? std::optional(value->get<std::string>()) : std::nullopt;
 }
 
-Config::Config(Json json, std::string_view defaults) : json_(Json::parse(defaults)) {
+Config::Config(Json json, std::string_view defaults) : json_(base::parse_json<Json>(defaults)) {
   const Json text = convert_impl::find(json, "text_config") ? json["text_config"] : Json::object();
   for (const Json& layer : {std::move(json), text})
     if (layer.is_object())

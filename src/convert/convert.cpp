@@ -5,6 +5,7 @@
 #include <cctype>
 #include <optional>
 
+#include "base/json.h"
 #include "base/to_size.h"
 #include "convert/adapter.h"
 #include "convert/check_weights.h"
@@ -198,7 +199,7 @@ void add_defaults(Json& json, const Family& family, std::vector<std::string>& no
   for (const auto& [name, defaults] : kDefaults) {
     if (family.name != name) continue;
     const Config given(json, family.defaults);
-    const Json values = Json::parse(defaults);
+    const Json values = base::parse_json<Json>(defaults);
     for (const auto& [field, value] : values.items()) {
       if (given.find({field.c_str()}) != nullptr) continue;
       json[field] = value;

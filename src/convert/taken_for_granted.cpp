@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "base/to_size.h"
 #include "weft/error.h"
 
@@ -202,7 +203,7 @@ void check_taken_for_granted(const Config& config, const Family& family) {
   for (const auto& [architecture, field, value] : kFixed) {
     const bool meant = architecture.empty() || architecture == family.architecture;
     const Json* const said = meant ? config.find({field}) : nullptr;
-    if (said != nullptr && !same(*said, Json::parse(value)))
+    if (said != nullptr && !same(*said, base::parse_json<Json>(value)))
       refuse(family, field, said->dump(), value == "null" ? "none" : std::string(value));
   }
 }

@@ -52,8 +52,7 @@ void check_size(std::size_t n_bytes) {
 Json parse(std::string_view steps, const char* key) {
   const std::string name = "the metadata key weft.tokenizer." + std::string(key);
   try {
-    base::JsonBudget budget{.depth = kMaxDepth, .n_values = kMaxValues};
-    Json list = base::parse_json<Json>(steps, budget);
+    Json list = base::parse_json<Json>(steps, {.depth = kMaxDepth, .n_values = kMaxValues});
     if (list.is_array() && list.size() <= kMaxSteps) return list;
   } catch (const base::JsonError&) {
     // Reported below.

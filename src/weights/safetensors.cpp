@@ -4,13 +4,13 @@
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/foreign_file.h"
+#include "base/json_reader.h"
 #include "base/to_size.h"
 #include "weft/error.h"
 
@@ -53,19 +53,19 @@ constexpr std::array<Type, 16> kTypes = {{
 }};
 
 /// {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {"key": "word"}}
-class Header final : public nlohmann::json_sax<nlohmann::json> {
+class Header final : public base::JsonHandler {
  public:
   explicit Header(std::span<const std::byte> data) : data_(data) {}
 
   std::vector<StoredTensor> tensors;
-  std::string error;
 
-  bool start_object(std::size_t) override {
-    if (++depth_ > 2 || list_ != nullptr) return fail("has objects where none belong");
-    return true;
+  void begin_object() override {
+    if (++depth_ > 2 || list_ != nullptr) fail("has objects where none belong");
   }
-  bool end_object() override { return --depth_ != 1 || metadata_ || take(); }
-  bool key(std::string& key) override {
+  void end_object() override {
+    if (--depth_ == 1 && !metadata_) take();
+  }
+  void key(std::string& key) override {
     if (depth_ == 1) {
       metadata_ = key == "__metadata__";
       next_ = {};
@@ -75,76 +75,62 @@ class Header final : public nlohmann::json_sax<nlohmann::json> {
     } else {
       key_ = std::move(key);
     }
-    return true;
   }
-  bool string(std::string& text) override {
-    if (depth_ == 2 && metadata_) return true;
-    if (depth_ != 2 || list_ != nullptr || key_ != "dtype") return fail("has a string where none belongs");
-    if (!next_.type.empty()) return fail("has two dtypes");
+  void string(std::string& text) override {
+    if (depth_ == 2 && metadata_) return;
+    if (depth_ != 2 || list_ != nullptr || key_ != "dtype") fail("has a string where none belongs");
+    if (!next_.type.empty()) fail("has two dtypes");
     next_.type = std::move(text);
-    return true;
   }
-  bool start_array(std::size_t) override {
-    if (depth_ != 2 || metadata_ || list_ != nullptr) return fail("has a list where none belongs");
+  void begin_array() override {
+    if (depth_ != 2 || metadata_ || list_ != nullptr) fail("has a list where none belongs");
     if (key_ != "shape" && key_ != "data_offsets")
-      return fail("has a list \"" + key_.substr(0, kMaxShown) + "\", which the format does not know");
+      fail("has a list \"" + key_.substr(0, kMaxShown) + "\", which the format does not know");
     std::optional<std::vector<std::int64_t>>& list = key_ == "shape" ? shape_ : offsets_;
-    if (list) return fail("has two lists \"" + key_ + "\"");
+    if (list) fail("has two lists \"" + key_ + "\"");
     list_ = &list.emplace();
-    return true;
   }
-  bool end_array() override {
-    list_ = nullptr;
-    return true;
-  }
-  bool number_unsigned(std::uint64_t number) override {
-    if (list_ == nullptr) return fail("has a number where none belongs");
+  void end_array() override { list_ = nullptr; }
+  void natural(std::uint64_t number) override {
+    if (list_ == nullptr) fail("has a number where none belongs");
     if (number > static_cast<std::uint64_t>(INT64_MAX) || list_->size() == kMaxRank)
-      return fail("has a number or a list that is too large");
+      fail("has a number or a list that is too large");
     list_->push_back(static_cast<std::int64_t>(number));
-    return true;
   }
-  bool number_integer(std::int64_t) override { return fail("has a negative number"); }
-  bool number_float(double, const std::string&) override { return fail("has a number that is not whole"); }
-  bool null() override { return fail("has a null"); }
-  bool boolean(bool) override { return fail("has a truth value"); }
-  bool binary(nlohmann::json::binary_t&) override { return fail("is binary"); }
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
-    return fail("is no valid JSON at byte " + std::to_string(position));
-  }
+  void negative(std::int64_t /*number*/) override { fail("has a negative number"); }
+  void real(double, const std::string&) override { fail("has a number that is not whole"); }
+  void null() override { fail("has a null"); }
+  void boolean(bool /*value*/) override { fail("has a truth value"); }
 
  private:
-  bool fail(std::string reason) {
-    error = (depth_ == 2 && !metadata_ ? "'" + next_.name.substr(0, kMaxShown) + "' " : "the header ") +
-            std::move(reason);
-    return false;
+  [[noreturn]] void fail(const std::string& reason) const {
+    refuse((depth_ == 2 && !metadata_ ? "'" + next_.name.substr(0, kMaxShown) + "' " : "the header ") +
+           reason);
   }
 
   /// The tensor that has just been read.
-  bool take() {
+  void take() {
     ++depth_;  // For fail: it is still about this one.
     const Type* type = nullptr;
     for (const Type& t : kTypes)
       if (t.name == next_.type) type = &t;
-    if (next_.type.empty()) return fail("has no dtype");
-    if (!shape_) return fail("has no shape");
-    if (!offsets_ || offsets_->size() != 2) return fail("must have two data_offsets");
+    if (next_.type.empty()) fail("has no dtype");
+    if (!shape_) fail("has no shape");
+    if (!offsets_ || offsets_->size() != 2) fail("must have two data_offsets");
     const auto n_data = static_cast<std::int64_t>(data_.size());
     const std::int64_t begin = offsets_->front(), end = offsets_->back();
     if (begin > end || end > n_data)
-      return fail("lies outside of the file, which has " + std::to_string(n_data) + " bytes of data");
+      fail("lies outside of the file, which has " + std::to_string(n_data) + " bytes of data");
     std::int64_t bytes = type == nullptr ? 1 : type->bytes;
     for (const std::int64_t size : *shape_)
-      if (__builtin_mul_overflow(bytes, size, &bytes)) return fail("has a shape that no memory has");
+      if (__builtin_mul_overflow(bytes, size, &bytes)) fail("has a shape that no memory has");
     if (type != nullptr && bytes != end - begin)
-      return fail("has " + std::to_string(end - begin) + " bytes, and its shape needs " +
-                  std::to_string(bytes));
+      fail("has " + std::to_string(end - begin) + " bytes, and its shape needs " + std::to_string(bytes));
     --depth_;
     if (type != nullptr) next_.dtype = type->dtype;
     next_.shape = std::move(*shape_);
     next_.bytes = data_.subspan(to_size(begin), to_size(end - begin));
     tensors.push_back(std::move(next_));
-    return true;
   }
 
   const std::span<const std::byte> data_;
@@ -175,8 +161,11 @@ std::vector<StoredTensor> list_safetensors(const base::MappedFile& mapped) {
   std::string text(to_size(n_header), '\0');
   mapped.read(file.subspan(length.size(), text.size()), std::as_writable_bytes(std::span(text)));
   Header header(file.subspan(length.size() + text.size()));
-  if (!nlohmann::json::sax_parse(text, &header))
-    refuse(header.error.empty() ? "the header is no JSON object" : header.error);
+  try {
+    base::read_json(text, {}, header);
+  } catch (const base::JsonError& error) {
+    refuse(std::string("the header: ") + error.what());
+  }
   return std::move(header.tensors);
 }
 

@@ -298,7 +298,7 @@ TEST(JsonSchema, CountsOneProperty) {
 }
 
 TEST(JsonSchema, RejectsInvalidSchemas) {
-  EXPECT_THAT(schema_refusal("{"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(schema_refusal("{"), HasSubstr("invalid JSON at byte"));
   EXPECT_THAT(schema_refusal("3"), HasSubstr("a schema is an object"));
   EXPECT_THAT(schema_refusal(R"({"type":"text"})"), HasSubstr("unknown type"));
   EXPECT_THAT(schema_refusal(R"({"type":"string","minLength":-1})"), HasSubstr("#/minLength"));
@@ -324,8 +324,8 @@ TEST(JsonSchema, RejectsSchemasWithoutValidDocuments) {
 TEST(JsonSchema, HostileSchemasAreErrors) {
   std::string deep;
   for (int i = 0; i < 100000; ++i) deep += R"({"items":)";
-  EXPECT_THAT(schema_refusal(deep), HasSubstr("nested deeper"));
-  EXPECT_THAT(schema_refusal(std::string(100000, '[')), HasSubstr("nested deeper"));
+  EXPECT_THAT(schema_refusal(deep), HasSubstr("nested more than"));
+  EXPECT_THAT(schema_refusal(std::string(100000, '[')), HasSubstr("nested more than"));
   // Unions that multiply.
   std::string product = R"({"allOf":[)";
   for (int i = 0; i < 24; ++i)

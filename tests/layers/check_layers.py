@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that links and includes go in the direction of the design, and nowhere else.
+"""Checks that links and includes go in the direction of the design, and nowhere else; and that one file parses JSON.
 
 DESIGN below is the order of the layers: for each layer the layers that it may link. The links that CMake has (--links,
 written at configuration) must be within it. Every #include must name the file's own layer, a layer that it links
@@ -46,6 +46,10 @@ USERS = ["server", "fetch", "cli", "examples", "bench", "python", "c"]
 ALONE = ["python", "c"]
 # Folders of users that use others': they name the files from that folder on.
 USES = {"cli": ["server", "fetch"]}
+
+# The only file that calls a parser of JSON. Programs of examples/ stand alone.
+JSON_READER = "src/base/json_reader.h"
+JSON_PARSER = re.compile(r"\b\w*json::(?:sax_)?(?:parse|accept)\(", re.IGNORECASE)
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[">]', re.MULTILINE)
 SOURCES = {".h", ".hpp", ".inc", ".c", ".cc", ".cpp", ".cu"}
@@ -120,6 +124,9 @@ def check_includes(root: Path, folders: dict[str, str], direct: dict[str, set[st
                 problems.append(f"{relative}: lies in no layer")
                 continue
             text = file.read_text(encoding="utf-8", errors="replace")
+            if top != "examples" and relative.as_posix() != JSON_READER:
+                for match in JSON_PARSER.finditer(text):
+                    complain(file, match.start(), text, f"{match[0]}...) is not the reader of {JSON_READER}")
             for match in INCLUDE.finditer(text):
                 bracket, name = match.groups()
                 if name.startswith("weft/"):
@@ -210,6 +217,9 @@ def includes_missed(links: str) -> list[str]:
             ("src/model/bad.cpp", '#include "../engine/engine.h"'),
             ("src/base/bad.cpp", '#include "nowhere.h"'),
             ("src/stray.cpp", "#include <vector>"),
+            ("src/chat/bad.cpp", "const auto json = nlohmann::ordered_json::parse(text);"),
+            ("fetch/bad.cpp", "if (!Json::accept(text)) return;"),
+            ("cli/bad.cpp", "Json::sax_parse(text, &reader);"),
             ("include/weft/bad.h", '#include "base/base.h"'),
             ("cli/bad.cpp", '#include "engine/engine.h"'),
             ("cli/bad.cpp", '#include "weft/missing.h"'),

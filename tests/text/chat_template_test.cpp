@@ -216,7 +216,7 @@ TEST(ChatTemplate, RefusesBadArguments) {
   EXPECT_THAT(error("[", {}), HasSubstr("messages_json"));
   EXPECT_THAT(error("[] []", {}), HasSubstr("messages_json"));
   EXPECT_THAT(error("{}", {}), HasSubstr("must be a JSON array"));
-  EXPECT_THAT(error("[\"\xff\"]", {}), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error("[\"\xff\"]", {}), HasSubstr("invalid JSON"));
   EXPECT_THAT(error("[]", {true, "{}", ""}), HasSubstr("tools_json must be"));
   EXPECT_THAT(error("[]", {true, "", "[]"}), HasSubstr("variables_json must be"));
   EXPECT_THAT(error("[]", {true, "", R"({"messages": []})"}), HasSubstr("messages"));

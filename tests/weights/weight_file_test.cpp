@@ -114,7 +114,7 @@ TEST(WeightFiles, ErrorsNameTheTensor) {
       {"", "too short"},
       {"1234", "too short"},
       {std::string(8, '\xff'), "header would have"},
-      {with_header("", 0), "no valid JSON"},
+      {with_header("", 0), "the header: invalid JSON at byte"},
       {with_header("[]", 0), "list where none belongs"},
       {with_header("7", 0), "number where none belongs"},
       {with_header("{\"w\":7}", 0), "number where none belongs"},

@@ -1,69 +1,46 @@
 #include "grammar/schema/json_value.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "base/json_reader.h"
 #include "base/to_size.h"
 
 namespace weft::grammar {
 
-// nlohmann's own tree takes quadratic time for objects with many keys, and its recursive functions overflow
-// the stack on deep nesting.
-class JsonTree::Reader final : public nlohmann::json_sax<nlohmann::json> {
+/// Builds the tree without recursion.
+class JsonTree::Reader final : public base::JsonHandler {
  public:
-  Reader(JsonTree& tree, int depth) : tree_(tree), depth_(to_size(std::max(depth, 1))) {}
-  std::string error;
+  explicit Reader(JsonTree& tree) : tree_(tree) {}
 
-  bool null() override { return add({}); }
-  bool boolean(bool value) override {
+  void null() override { add({}); }
+  void boolean(bool value) override {
     JsonValue v;
     v.kind = JsonKind::kBool;
     v.flag = value;
-    return add(std::move(v));
+    add(std::move(v));
   }
-  bool number_integer(std::int64_t value) override {
-    return number(JsonKind::kInteger, std::to_string(value));
-  }
-  bool number_unsigned(std::uint64_t value) override {
-    return number(JsonKind::kInteger, std::to_string(value));
-  }
-  bool number_float(double, const std::string& text) override { return number(JsonKind::kNumber, text); }
-  bool string(std::string& value) override {
-    JsonValue v;
-    v.kind = JsonKind::kString;
-    v.text = std::move(value);
-    return add(std::move(v));
-  }
-  bool binary(nlohmann::json::binary_t&) override { return false; }
-  bool start_object(std::size_t) override { return open(JsonKind::kObject); }
-  bool start_array(std::size_t) override { return open(JsonKind::kArray); }
-  bool key(std::string& name) override {
-    key_.push_back(std::move(name));
-    return true;
-  }
-  bool end_object() override {
+  void negative(std::int64_t value) override { add(JsonKind::kInteger, std::to_string(value)); }
+  void natural(std::uint64_t value) override { add(JsonKind::kInteger, std::to_string(value)); }
+  void real(double /*value*/, const std::string& spelling) override { add(JsonKind::kNumber, spelling); }
+  void string(std::string& value) override { add(JsonKind::kString, std::move(value)); }
+  void begin_object() override { open(JsonKind::kObject); }
+  void begin_array() override { open(JsonKind::kArray); }
+  void key(std::string& name) override { key_.push_back(std::move(name)); }
+  void end_object() override {
     index(tree_.values_[open_.back()]);
     open_.pop_back();
-    return true;
   }
-  bool end_array() override {
-    open_.pop_back();
-    return true;
-  }
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
-    error = "not valid JSON at byte " + std::to_string(position);
-    return false;
-  }
+  void end_array() override { open_.pop_back(); }
 
  private:
-  bool number(JsonKind kind, std::string text) {
+  void add(JsonKind kind, std::string text = {}) {
     JsonValue v;
     v.kind = kind;
     v.text = std::move(text);
-    return add(std::move(v));
+    add(std::move(v));
   }
 
-  bool add(JsonValue value) {
+  void add(JsonValue value) {
     const auto id = static_cast<ValueId>(tree_.values_.size());
     if (!open_.empty()) value.parent = open_.back();
     tree_.values_.push_back(std::move(value));
@@ -75,19 +52,11 @@ class JsonTree::Reader final : public nlohmann::json_sax<nlohmann::json> {
       parent.members.emplace_back(std::move(key_.back()), id);
       key_.pop_back();
     }
-    return true;
   }
 
-  bool open(JsonKind kind) {
-    if (open_.size() >= depth_) {
-      error = "nested deeper than " + std::to_string(depth_) + " levels";
-      return false;
-    }
-    JsonValue v;
-    v.kind = kind;
-    add(std::move(v));
+  void open(JsonKind kind) {
+    add(kind);
     open_.push_back(static_cast<ValueId>(tree_.values_.size() - 1));
-    return true;
   }
 
   /// If a key is repeated, its last value counts.
@@ -114,15 +83,17 @@ class JsonTree::Reader final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   JsonTree& tree_;
-  const std::size_t depth_;
   std::vector<ValueId> open_;
   std::vector<std::string> key_;  // Names that wait for their values.
 };
 
 JsonTree::JsonTree(std::string_view text, int depth, const std::string& what) {
-  Reader reader(*this, depth);
-  if (!nlohmann::json::sax_parse(text, &reader))
-    refuse(what + ": " + (reader.error.empty() ? "not valid JSON" : reader.error));
+  Reader reader(*this);
+  try {
+    base::read_json(text, {.depth = to_size(std::max(depth, 1))}, reader);
+  } catch (const base::JsonError& error) {
+    refuse(what + ": " + error.what());
+  }
 }
 
 ValueId JsonTree::find(ValueId object, std::string_view key) const {

@@ -2,43 +2,33 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json_reader.h"
 #include "base/to_size.h"
 
 namespace weft::text::jinja {
 namespace {
 
-// Builds values while parsing. nlohmann's own tree is not used: it takes quadratic time for objects with many
-// keys, and its recursive functions overflow the stack on deep nesting.
-class Builder final : public nlohmann::json_sax<nlohmann::ordered_json> {
+/// Builds values while parsing.
+class Builder final : public base::JsonHandler {
  public:
   explicit Builder(Heap& heap) : heap_(heap) {}
   Value result;
-  std::string error;
 
-  bool null() override { return add(None{}); }
-  bool boolean(bool value) override { return add(value); }
-  bool number_integer(std::int64_t value) override { return add(value); }
-  bool number_unsigned(std::uint64_t value) override {
+  void null() override { add(None{}); }
+  void boolean(bool value) override { add(value); }
+  void negative(std::int64_t value) override { add(value); }
+  void natural(std::uint64_t value) override {
     if (value > INT64_MAX) return add(static_cast<double>(value));
-    return add(static_cast<std::int64_t>(value));
+    add(static_cast<std::int64_t>(value));
   }
-  bool number_float(double value, const std::string&) override { return add(value); }
-  bool string(std::string& value) override { return add(computed(value)); }
-  bool binary(nlohmann::json::binary_t&) override { return false; }
-  bool start_object(std::size_t) override { return open(heap_.make<Dict>()); }
-  bool start_array(std::size_t) override { return open(heap_.make<List>()); }
-  bool key(std::string& name) override {
-    open_.back().key = computed(name);
-    return true;
-  }
-  bool end_object() override { return close(); }
-  bool end_array() override { return close(); }
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) override {
-    error = "not valid JSON at byte " + std::to_string(position);
-    return false;
-  }
+  void real(double value, const std::string& /*spelling*/) override { add(value); }
+  void string(std::string& value) override { add(computed(value)); }
+  void begin_object() override { open(heap_.make<Dict>()); }
+  void begin_array() override { open(heap_.make<List>()); }
+  void key(std::string& name) override { open_.back().key = computed(name); }
+  void end_object() override { open_.pop_back(); }
+  void end_array() override { open_.pop_back(); }
 
  private:
   struct Open {
@@ -46,7 +36,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::ordered_json> {
     Value key;
   };
 
-  bool add(Value value) {
+  void add(Value value) {
     if (open_.empty()) {
       result = std::move(value);
     } else if (Dict* dict = as<Dict>(open_.back().container)) {
@@ -54,20 +44,10 @@ class Builder final : public nlohmann::json_sax<nlohmann::ordered_json> {
     } else {
       as<List>(open_.back().container)->items.push_back(std::move(value));
     }
-    return true;
   }
-  bool open(Value container) {
-    if (open_.size() >= to_size(kMaxValueDepth)) {
-      error = "nested deeper than " + std::to_string(kMaxValueDepth) + " levels";
-      return false;
-    }
+  void open(Value container) {
     add(container);
     open_.push_back({std::move(container), {}});
-    return true;
-  }
-  bool close() {
-    open_.pop_back();
-    return true;
   }
 
   Heap& heap_;
@@ -204,8 +184,10 @@ class Writer {
 
 Value parse_json(Heap& heap, std::string_view json, std::string_view what) {
   Builder builder(heap);
-  if (!nlohmann::ordered_json::sax_parse(json, &builder)) {
-    throw Problem(std::string(what) + ": " + (builder.error.empty() ? "not valid JSON" : builder.error));
+  try {
+    base::read_json(json, {.depth = to_size(kMaxValueDepth)}, builder);
+  } catch (const base::JsonError& error) {
+    throw Problem(std::string(what) + ": " + error.what());
   }
   return builder.result;
 }
