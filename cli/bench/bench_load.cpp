@@ -76,7 +76,7 @@ void add_load_options(CLI::App& app, LoadOptions& options) {
   for (const char* name : {"--concurrency", "--rate", "--replay", "--requests", "--duration"})
     app.get_option(name)->needs(serve);
   for (const char* name :
-       {"--prompt-generate", "--shared-prompt", "--plans", "--profile", "--trace", "--plot"})
+       {"--prompt-generate", "--shared-prompt", "--plans", "--profile", "--trace"})
     serve->excludes(app.get_option(name));
 }
 

@@ -29,7 +29,6 @@ struct BenchOptions {
   bool plans = false;
   bool profile = false;
   std::string trace;
-  std::string plot;
   std::string format = "md";
   bool json = false;
 };

@@ -14,7 +14,6 @@
 #include "bench/bench_matrix.h"
 #include "bench/bench_ops.h"
 #include "bench/bench_parallel.h"
-#include "bench/bench_plot.h"
 #include "bench/bench_profile.h"
 #include "bench/bench_report.h"
 #include "bench/bench_roofline.h"
@@ -96,23 +95,22 @@ class BenchRun {
     if (models.empty()) models.push_back(options_.model.model);
     if (options_.profile && options_.format == "csv")
       throw UsageError("--profile needs the output format md, json or jsonl (-o)");
-    for (const std::string& file : {options_.trace, options_.plot})
-      if (!file.empty() && !std::ofstream(file, std::ios::app))
-        throw Error(ErrorCode::kIo, fmt::format("cannot write '{}'", file));  // Before minutes of work.
+    if (!options_.trace.empty() && !std::ofstream(options_.trace, std::ios::app))
+      throw Error(ErrorCode::kIo,
+                  fmt::format("cannot write '{}'", options_.trace));  // Before minutes of work.
     Progress bar(options_.talk, "measuring");
     const std::size_t n_tests = matrix_.single.size() + matrix_.parallel.size();
     n_rounds_ =
         static_cast<double>(models.size() * matrix_.settings.size() * n_tests) * (options_.repetitions + 1);
     for (const std::string& name : models) measure(name, bar);
     bar.done();
-    print(report());  // Before files, for which there may be no room.
+    print(report());  // Before the trace, for which there may be no room.
     if (!options_.trace.empty()) {
       std::vector<const ProfiledTest*> tests;
       for (const Finding& finding : findings_)
         for (const Finding::Profiled& profiled : finding.profiles) tests.push_back(&profiled.test);
       write_trace(options_.trace, tests);
     }
-    if (!options_.plot.empty()) write_plot(options_.plot, rows());
     return kExitOk;
   }
 
@@ -307,8 +305,6 @@ int run(BenchOptions options, const LoadOptions& load, const OpsOptions& ops) {
   if (std::find(formats.begin(), formats.end(), options.format) == formats.end())
     throw UsageError(
         fmt::format("--output: unknown format '{}'; known are {}", options.format, fmt::join(formats, ", ")));
-  if (!options.plot.empty() && options.plot == options.trace)
-    throw UsageError("--plot and --trace name the same file; give them different ones");
   if (ops.ops) return run_ops(ops, options);
   if (!ops.filter.empty()) throw UsageError("--filter works only with --ops");
   if (!load.url.empty()) return run_load(load, options);
@@ -375,9 +371,6 @@ std::function<int()> prepare_bench(CLI::App& app) {
                  "write what each thread did as a Chrome trace, for ui.perfetto.dev")
       ->type_name("FILE")
       ->group("Output");
-  app.add_option("--plot", options->plot, "plot the speeds and the roofline as SVG")
-      ->type_name("FILE")
-      ->group("Output");
   app.add_option("-o,--output", options->format, "format: md, json, jsonl or csv (default md)")
       ->type_name("FORMAT")
       ->group("Output");
@@ -385,7 +378,7 @@ std::function<int()> prepare_bench(CLI::App& app) {
 
   add_load_options(app, *load);
   for (const char* name : {"--serve", "--prompt-generate", "--parallel", "--streams", "--shared-prompt",
-                           "--plans", "--profile", "--trace", "--plot"})
+                           "--plans", "--profile", "--trace"})
     app.get_option("--ops")->excludes(app.get_option(name));
   add_model_options(app, options->model);
   add_context_options(app, options->context);
@@ -460,7 +453,6 @@ const Command kBenchCommand = {
     "  weft bench\n"
     "  weft bench -m gemma -m smollm -p 128,512 -n 64 -t 1,2 -r 5 --json\n"
     "  weft bench -p 0 -n 64 -d 0,4096 -ctk f16,q8_0\n"
-    "  weft bench --parallel --plot speeds.svg\n"
     "  weft bench -p 512 -n 32 --profile --trace trace.json\n"
     "  weft bench --parallel -p 256 -n 64 -r 2\n"
     "  weft bench -npl 8,32 -p 1024 -n 32 -pps\n"

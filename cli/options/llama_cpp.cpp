@@ -114,6 +114,9 @@ constexpr std::string_view kSequencesStay = "the template decides which earlier 
 constexpr std::string_view kTemplateDecides = "the chat template sets the strings around a message";
 
 constexpr ForeignOption kOptions[] = {
+    {"--plot", kOne, false,
+     "bench/plot.py in weft's sources draws charts: weft bench -o json > results.json; "
+     "bench/plot.py results.json -o speeds.svg"},
     {"--draft-min", kOne, true, kDraftLengths},
     {"--draft-n-min", kOne, true, kDraftLengths},
     {"--draft-p-min", kOne, true, kDraftLengths},

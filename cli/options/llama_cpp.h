@@ -1,6 +1,6 @@
 #pragma once
 // Compatibility with llama.cpp: its spellings of our options, its options that weft does not have, and its
-// environment variables.
+// environment variables. Also options that earlier versions of weft had.
 #include <optional>
 #include <span>
 #include <string_view>
@@ -14,7 +14,7 @@ struct Alias {
 };
 std::span<const Alias> aliases();
 
-/// An option of llama.cpp that weft does not have.
+/// An option of llama.cpp, or of an earlier version, that weft does not have.
 struct ForeignOption {
   enum class Value {
     kNone,

@@ -9,6 +9,7 @@ import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
+from xml.etree import ElementTree
 
 BENCH = Path(__file__).resolve().parent.parent.parent / "bench"
 sys.path.insert(0, str(BENCH))
@@ -18,6 +19,7 @@ import accuracy
 import gpu
 import perplexity
 import picture
+import plot
 import versus
 
 
@@ -39,6 +41,49 @@ class Options(unittest.TestCase):
         self.assertIn("'prefil'", result.stderr)
         result = script(BENCH / "versus.py", "--weft", "/nonexistent/weft")
         self.assertIn("/nonexistent/weft is not built", result.stderr)
+
+
+class Plot(unittest.TestCase):
+    SINGLE = {"model": "a", "n_prompt": 8, "n_generate": 0, "n_depth": 0, "threads": 2, "tokens_per_second": 50.0,
+              "deviation": 2.0, "roofline_tokens_per_second": 200.0}
+    PARALLEL = {"model": "a", "streams": 1, "n_prompt": 8, "n_generate": 4, "shared": False,
+                "prefill_tokens_per_second": 90.0, "prefill_deviation": 1.0, "prefill_roofline_fraction": 0.5,
+                "decode_tokens_per_second": 9.5, "decode_deviation": 0.0, "decode_roofline_fraction": None}
+
+    def drawn(self, rows: list) -> tuple[list[float], list[str]]:
+        """Heights of the bars, and the labels."""
+        picture, name = ElementTree.fromstring(plot.plot(rows)), "{http://www.w3.org/2000/svg}"
+        bars = [float(r.get("height")) for r in picture.iter(name + "rect") if float(r.get("width")) > 10]
+        return bars, [text.text for text in picture.iter(name + "text")]
+
+    def test_bars_follow_the_first_field_that_differs(self):
+        rows = [self.SINGLE | {"n_depth": depth, "n_prompt": n, "n_generate": 8 - n, "tokens_per_second": 25.0 + depth}
+                for depth in (0, 25) for n in (8, 0)]
+        bars, texts = self.drawn(rows)
+        self.assertEqual(bars, [27.5, 55.0, 27.5, 55.0])  # Of 220, which are 200 tokens a second.
+        for text in ("Prefill, tokens a second", "Decoding, tokens a second", "tokens already in the cache", "25"):
+            self.assertIn(text, texts)
+
+    def test_concurrent_sequences_have_a_chart_of_each_phase(self):
+        bars, texts = self.drawn([self.PARALLEL, self.PARALLEL | {"streams": 2, "shared": True}])
+        self.assertEqual(len(bars), 4)
+        for text in ("Prefill of concurrent sequences, tokens a second", "own prompts", "shared prompt", "9.5"):
+            self.assertIn(text, texts)
+
+    def test_a_row_without_limits_and_odd_names(self):
+        bars, texts = self.drawn([self.SINGLE | {"model": "<&>", "roofline_tokens_per_second": None},
+                                  self.SINGLE | {"model": "b"}])
+        self.assertEqual(len(bars), 2)
+        self.assertIn("<&>", texts)
+
+    def test_other_files_are_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "x.json"
+            for text in ("{}", "[1]", "no json", '{"results": [{"n_prompt": 1}]}'):
+                file.write_text(text)
+                result = script(BENCH / "plot.py", file, "-o", Path(folder) / "x.svg")
+                self.assertEqual(result.returncode, 1)
+                self.assertIn("is not the output of `weft bench -o json`", result.stderr)
 
 
 class Gpu(unittest.TestCase):

@@ -18,6 +18,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import termios
 import threading
@@ -25,7 +26,6 @@ import time
 import unittest
 from datetime import datetime, timezone
 from pathlib import Path
-from xml.etree import ElementTree
 
 WEFT = os.environ["WEFT_PROGRAM"]
 GOLDEN = Path(os.environ["WEFT_TEST_DATA"]) / "golden"
@@ -1625,30 +1625,24 @@ class Bench(Case):
         for deep, plain in ((deep_prefill, prefill), (deep_decode, decode)):
             self.assertLess(deep["roofline_tokens_per_second"], plain["roofline_tokens_per_second"])
 
-    def test_plot(self):
+    def test_plot_is_a_script(self):
+        self.assertIn("bench/plot.py results.json", self.fail_with(2, *self.BASE, "--plot", "speeds.svg"))
+        script = Path(__file__).resolve().parent.parent.parent / "bench" / "plot.py"
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "speeds.svg"
-            for words, n_bars, axis in (
-                (["-p", "8,16", "-n", "2", "-d", "0,8"], 6, "tokens already in the cache"),
-                (["--streams", "1,2", "-p", "8", "-n", "4"], 4, "concurrent sequences"),
-                (["-p", "8", "-n", "0"], 1, "Prefill, tokens a second"),
-            ):
-                self.results("-p", "8", *words, "--plot", file)
-                picture = ElementTree.parse(file).getroot()
-                name = "{http://www.w3.org/2000/svg}"
-                bars = [r for r in picture.iter(name + "rect") if float(r.get("width")) > 10]
-                self.assertEqual(len(bars), n_bars)
-                for bar in bars:
-                    self.assertGreater(float(bar.get("height")), 0)
-                self.assertIn(axis, [text.text for text in picture.iter(name + "text")])
-        self.fail_with(1, *self.BASE, "-p", "4", "-n", "0", "--plot", "/nonexistent/speeds.svg")
-        for words in (["--plot", "speeds.svg"], ["--trace", "trace.json"], ["--profile"], ["--streams", "2"]):
+            results = self.succeed(*self.BASE, "-p", "8,16", "-n", "2", "-d", "0,8", "-o", "json")
+            subprocess.run([sys.executable, "-B", script, "-", "-o", file], input=results, text=True, check=True)
+            self.assertIn("tokens already in the cache", file.read_text())
+
+    def test_ops_exclude_other_outputs(self):
+        for words in (["--trace", "trace.json"], ["--profile"], ["--streams", "2"]):
             self.fail_with(2, "bench", "--ops", *words)
-        self.fail_with(2, *self.BASE, "--plot", "same", "--trace", "same")
-        for option in ("--plot", "--trace"):  # What was measured is told all the same.
-            result = weft(*self.BASE, "-p", "4", "-n", "0", option, "/dev/full")
-            self.assertEqual(result.returncode, 1)
-            self.assertIn(b"pp4", result.stdout)
+
+    def test_results_are_printed_before_a_trace_that_fails(self):
+        self.fail_with(1, *self.BASE, "-p", "4", "-n", "0", "--trace", "/nonexistent/trace.json")
+        result = weft(*self.BASE, "-p", "4", "-n", "0", "--trace", "/dev/full")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(b"pp4", result.stdout)
 
     def test_profile_and_trace(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -411,12 +411,11 @@ COMMANDS["bench"] = (["-m", LLAMA, "-p", "4", "-n", "0", "-r", "1", "-t", "1", "
                          "parallel": Refused(["--parallel", "0"]),
                          "streams": Refused(["--streams", "0"]),
                          "shared-prompt": Refused(["--shared-prompt"]),
-                         "ops": Refused(["--ops", "--plot", "x"]),
+                         "ops": Refused(["--ops", "--trace", "x"]),
                          "filter": Refused(["--filter", "x"]),
                          "plans": Refused(["--plans"]),
                          "profile": Refused(["--profile"]),
                          "trace": Effect(["--trace", "trace.json"]),
-                         "plot": Effect(["--plot", "plot.svg"]),
                          "output": Refused(["-o", "x"]),
                          "json": Effect(["--json"]),
                      } | {name: Untested("test_load.py") for name in (
