@@ -346,12 +346,7 @@ void Api::run(const Route& route, Job& job) noexcept {
   try {
     job.check_wanted();
     if (route.generates)
-      job.done = [this, copy = Job{.exchange = job.exchange,
-                                   .key = job.key,
-                                   .id = job.id,
-                                   .body = {},
-                                   .model = job.model,
-                                   .start = job.start}](const Outcome& outcome) { finish(copy, outcome); };
+      job.done = [this, request = ServedRequest(job)](const Outcome& outcome) { finish(request, outcome); };
     route.run(*this, job);
     tell_ignored(job);
     if (!route.generates) finish(job, {.status = job.status});
@@ -375,19 +370,19 @@ void Api::tell_ignored(const Job& job) {
   }
 }
 
-void Api::finish(const Job& job, const Outcome& outcome) {
-  const std::string model = job.model != nullptr ? job.model->spec.name : std::string();
-  const HttpRequest& request = job.exchange->request();
-  if (setup_.trace != nullptr && job.model != nullptr)
-    setup_.trace->request(job.id, request.path, model, job.start, outcome);
+void Api::finish(const ServedRequest& request, const Outcome& outcome) {
+  const std::string model = request.model != nullptr ? request.model->spec.name : std::string();
+  const HttpRequest& http_request = request.exchange->request();
+  if (setup_.trace != nullptr && request.model != nullptr)
+    setup_.trace->request(request.id, http_request.path, model, request.start, outcome);
   if (access_log_ == nullptr) return;
-  const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - job.start;
-  access_log_->add({.request = request,
-                    .id = job.id,
-                    .key = job.key,
+  const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - request.start;
+  access_log_->add({.request = http_request,
+                    .id = request.id,
+                    .key = request.key,
                     .model = model,
                     .ms = time.count(),
-                    .n_bytes = job.exchange->n_written(),
+                    .n_bytes = request.exchange->n_written(),
                     .outcome = outcome});
 }
 

@@ -106,7 +106,7 @@ class Api {
   std::optional<std::string> key_of(const HttpRequest& request) const;
   /// Whether each key has slots and sessions of its own.
   bool keeps_apart() const;
-  void finish(const Job& job, const Outcome& outcome);
+  void finish(const ServedRequest& request, const Outcome& outcome);
   /// Logs the ignored fields of a request, each name once.
   void tell_ignored(const Job& job);
   void fail(Job& job, ErrorShape shape, const ApiError& error, const HttpHeaders& headers = {}) noexcept;

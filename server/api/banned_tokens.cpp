@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "api/error.h"
-#include "api/generation.h"
+#include "api/served_request.h"
 #include "base/to_size.h"
 
 namespace weft::server {

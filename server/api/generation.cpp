@@ -1,8 +1,12 @@
 #include "api/generation.h"
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <utility>
+
+#include "base/to_size.h"
 
 namespace weft::server {
 namespace {
@@ -33,29 +37,37 @@ std::optional<ApiError> error_of(const Output& chunk, const ServedModel& model, 
 
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
+  /// Submits the first prompts, on any thread.
   explicit Generation(GenerationParts parts)
-      : parts_(std::move(parts)),
-        streams_(parts_.writer->streams()),
-        n_at_once_(parts_.responses.size()),
-        ended_(n_at_once_) {}
+      : request_(std::move(parts.request)),
+        prompts_(std::move(parts.prompts)),
+        params_(std::move(parts.params)),
+        writer_(std::move(parts.writer)),
+        headers_(std::move(parts.headers)),
+        keep_text_(std::move(parts.keep_text)),
+        streams_(writer_->streams()),
+        n_at_once_(std::max<std::size_t>(1, parts.n_at_once / to_size(params_.n))) {
+    if (keep_text_) text_ = prompts_.front();
+    while (has_room()) submit_next();
+  }
 
   void start() {
     const std::weak_ptr<Generation> weak = weak_from_this();
-    parts_.exchange->on_closed([weak] {
+    request_.exchange->on_closed([weak] {
       if (const auto self = weak.lock()) self->leave();
     });
-    parts_.exchange->on_drained([weak] {
+    request_.exchange->on_drained([weak] {
       if (const auto self = weak.lock()) self->pump();
     });
     if (streams_) {
-      parts_.exchange->begin(200, kEventStream, stream_headers(std::move(parts_.headers)));
+      request_.exchange->begin(200, kEventStream, stream_headers(std::move(headers_)));
       std::string out;
-      parts_.writer->begin(out);
-      if (!out.empty()) parts_.exchange->write(std::move(out));
+      writer_->begin(out);
+      if (!out.empty()) request_.exchange->write(std::move(out));
       ping_later();
     }
     // The on_ready callbacks of the responses hold the generation until it ends.
-    for (Response& response : parts_.responses) listen(response);
+    for (Response& response : responses_) listen(response);
     pump();
   }
 
@@ -64,20 +76,28 @@ class Generation : public std::enable_shared_from_this<Generation> {
     response.on_ready([self = shared_from_this()] { self->wake(); });
   }
 
+  bool has_room() const {
+    return responses_.size() < prompts_.size() && responses_.size() - n_ended_ < n_at_once_;
+  }
+  void submit_next() {
+    std::vector<Token>& prompt = prompts_[responses_.size()];
+    responses_.push_back(submit_prompt(*request_.model, prompt, params_));
+    ended_.push_back(false);
+    prompt = {};
+  }
+
   // Submits the next prompts as earlier ones end. If the queue is full, they are submitted later: the request
   // was accepted with all of its prompts.
   void submit_rest() {
     try {
-      while (n_submitted_ < parts_.rest.size() && parts_.responses.size() - n_ended_ < n_at_once_) {
-        parts_.responses.push_back(submit_prompt(*parts_.model, parts_.rest[n_submitted_], parts_.params));
-        parts_.rest[n_submitted_++] = {};
-        ended_.push_back(false);
-        listen(parts_.responses.back());
+      while (has_room()) {
+        submit_next();
+        listen(responses_.back());
       }
     } catch (const OverloadedError& error) {
       if (std::exchange(will_retry_, true)) return;
       const std::chrono::milliseconds time(static_cast<std::int64_t>(std::ceil(error.retry_after_ms)));
-      parts_.http->after(time, [self = shared_from_this()] {
+      request_.http->after(time, [self = shared_from_this()] {
         self->will_retry_ = false;
         self->pump();
       });
@@ -88,7 +108,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void wake() {
     if (asked_.exchange(true)) return;
     try {
-      parts_.http->post([self = shared_from_this()] { self->pump(); });
+      request_.http->post([self = shared_from_this()] { self->pump(); });
     } catch (...) {
       asked_ = false;  // No memory: the next wake tries again.
     }
@@ -99,18 +119,18 @@ class Generation : public std::enable_shared_from_this<Generation> {
     if (over_) return;
     std::string out;
     try {
-      for (std::size_t i = 0; i < parts_.responses.size() && !over_; ++i) read(i, out);
-      if (!over_ && !parts_.writer->has_enough()) submit_rest();
-      const bool all_ended = n_ended_ == parts_.responses.size() && n_submitted_ == parts_.rest.size();
-      if (!over_ && (all_ended || parts_.writer->has_enough())) finish(out);
+      for (std::size_t i = 0; i < responses_.size() && !over_; ++i) read(i, out);
+      if (!over_ && !writer_->has_enough()) submit_rest();
+      const bool all_ended = n_ended_ == prompts_.size();
+      if (!over_ && (all_ended || writer_->has_enough())) finish(out);
     } catch (...) {
       fail(to_api_error(std::current_exception()), out);
     }
     if (streams_ && !out.empty()) {
-      parts_.exchange->write(std::move(out));
+      request_.exchange->write(std::move(out));
       spoke_ = true;
     }
-    if (streams_ && over_) parts_.exchange->end();
+    if (streams_ && over_) request_.exchange->end();
     if (over_ && !makes_body_) release();
   }
 
@@ -118,39 +138,40 @@ class Generation : public std::enable_shared_from_this<Generation> {
     if (ended_[i]) return;
     Output chunk;
     // For a slow client the rest stays in the service, which then pauses the stream.
-    while (parts_.exchange->n_unsent() + out.size() < kMaxUnsent) {
-      const Response::Poll poll = parts_.responses[i].poll(chunk);
+    while (request_.exchange->n_unsent() + out.size() < kMaxUnsent) {
+      const Response::Poll poll = responses_[i].poll(chunk);
       if (poll == Response::Poll::kNothingYet) return;
       if (poll == Response::Poll::kEnd) {
         ended_[i] = true;
         ++n_ended_;
         return;
       }
-      if (parts_.keep_text && !parts_.model->model->info().reads_source)  // T5 keeps the encoder input.
-        for (const OutputToken& token : chunk.tokens) parts_.text.push_back(token.id);
+      if (keep_text_ && !request_.model->model->info().reads_source)  // T5 keeps the encoder input.
+        for (const OutputToken& token : chunk.tokens) text_.push_back(token.id);
       if (chunk.done) {
         outcome_.completions.push_back(chunk.stats);
         if (chunk.not_numbers) {
-          parts_.model->note_failure(chunk.error);
+          request_.model->note_failure(chunk.error);
         } else if (chunk.stop != StopReason::kError &&
                    (chunk.stats.n_generated > 0 || !chunk.embedding.empty())) {
-          parts_.model->note_failure({});
+          request_.model->note_failure({});
         }
-        if (const auto error = error_of(chunk, *parts_.model, parts_.grammar_fault.get()))
+        if (const auto error = error_of(chunk, *request_.model, request_.grammar_fault.get()))
           return fail(*error, out);
       }
-      parts_.writer->add(static_cast<int>(i) * parts_.n + chunk.completion, chunk, out);
+      writer_->add(static_cast<int>(i) * params_.n + chunk.completion, chunk, out);
     }
   }
 
   void finish(std::string& out) {
-    if (streams_) parts_.writer->finish(out);
+    if (streams_) writer_->finish(out);
     over_ = true;
-    for (const CompletionStats& stats : parts_.writer->cut_short()) outcome_.completions.push_back(stats);
-    if (parts_.keep_text) parts_.keep_text(std::move(parts_.text));
+    for (const CompletionStats& stats : writer_->cut_short()) outcome_.completions.push_back(stats);
+    if (keep_text_) keep_text_(std::move(text_));
     if (streams_) return;
     end_responses();
-    if (!parts_.workers->run(parts_.client, [self = shared_from_this()] { self->make_body(); })) make_body();
+    if (!request_.workers->run(request_.client, [self = shared_from_this()] { self->make_body(); }))
+      make_body();
     makes_body_ = true;
   }
 
@@ -160,19 +181,19 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::string body;
     std::optional<ApiError> error;
     try {
-      parts_.writer->finish(body);
+      writer_->finish(body);
     } catch (...) {
       error = to_api_error(std::current_exception());
     }
-    parts_.http->post([self = shared_from_this(), body = std::move(body),
-                       error = std::move(error)]() mutable { self->send(std::move(body), error); });
+    request_.http->post([self = shared_from_this(), body = std::move(body),
+                         error = std::move(error)]() mutable { self->send(std::move(body), error); });
   }
 
   void send(std::string body, const std::optional<ApiError>& error) {
     if (error)
       fail(*error, body);
     else
-      parts_.exchange->send({.body = std::move(body), .headers = std::move(parts_.headers)});
+      request_.exchange->send({.body = std::move(body), .headers = std::move(headers_)});
     release();
   }
 
@@ -181,11 +202,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
     outcome_.status = error.status;
     outcome_.error = error.what();
     if (streams_) {
-      parts_.writer->fail(error, out);
+      writer_->fail(error, out);
     } else {
-      HttpAnswer answer = error_answer(error, parts_.writer->shape());
-      answer.headers.insert(answer.headers.end(), parts_.headers.begin(), parts_.headers.end());
-      parts_.exchange->send(std::move(answer));
+      HttpAnswer answer = error_answer(error, writer_->shape());
+      answer.headers.insert(answer.headers.end(), headers_.begin(), headers_.end());
+      request_.exchange->send(std::move(answer));
     }
   }
 
@@ -199,21 +220,21 @@ class Generation : public std::enable_shared_from_this<Generation> {
   }
 
   void end_responses() {
-    for (Response& response : parts_.responses) response.on_ready(nullptr);
-    parts_.responses.clear();  // Cancels unfinished ones.
+    for (Response& response : responses_) response.on_ready(nullptr);
+    responses_.clear();  // Cancels unfinished ones.
   }
 
   void release() {
     end_responses();
-    if (parts_.done) std::exchange(parts_.done, nullptr)(outcome_);
-    parts_.model.reset();
+    if (request_.done) std::exchange(request_.done, nullptr)(outcome_);
+    request_.model.reset();
   }
 
   void ping_later() {
-    parts_.http->after(kPing, [weak = weak_from_this()] {
+    request_.http->after(kPing, [weak = weak_from_this()] {
       const auto self = weak.lock();
       if (self == nullptr || self->over_) return;
-      if (!std::exchange(self->spoke_, false)) self->parts_.exchange->write(": ping\n\n");
+      if (!std::exchange(self->spoke_, false)) self->request_.exchange->write(": ping\n\n");
       self->ping_later();
     });
   }
@@ -221,12 +242,18 @@ class Generation : public std::enable_shared_from_this<Generation> {
   static constexpr std::size_t kMaxUnsent = std::size_t{512}
                                             << 10;  // More than HttpParams::high_water: on_drained follows.
 
-  GenerationParts parts_;
+  ServedRequest request_;
+  std::vector<std::vector<Token>> prompts_;  ///< Submitted ones are empty.
+  const RequestParams params_;
+  const std::unique_ptr<AnswerWriter> writer_;
+  HttpHeaders headers_;
+  const std::function<void(std::vector<Token>)> keep_text_;
   const bool streams_;
-  const std::size_t n_at_once_;  ///< Prompts that are submitted at the same time.
+  const std::size_t n_at_once_;      ///< Prompts that are submitted at the same time.
+  std::vector<Token> text_;          ///< For keep_text_.
+  std::vector<Response> responses_;  ///< Of the submitted prompts.
   std::vector<bool> ended_;
   std::size_t n_ended_ = 0;
-  std::size_t n_submitted_ = 0;  ///< Of the rest.
   bool over_ = false;
   bool makes_body_ = false;  ///< It is over, and its body is being made.
   bool will_retry_ = false;
@@ -264,7 +291,7 @@ Response submit_prompt(ServedModel& model, std::vector<Token> prompt, RequestPar
 }
 
 void start_generation(GenerationParts parts) {
-  HttpServer* const http = parts.http;
+  HttpServer* const http = parts.request.http;
   http->post([generation = std::make_shared<Generation>(std::move(parts))] { generation->start(); });
 }
 

@@ -1,18 +1,13 @@
 #pragma once
 // One generating request: writes the chunks of the service to the client.
-#include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "api/error.h"
-#include "http/http_server.h"
-#include "models/served_model.h"
-#include "workers.h"
+#include "api/served_request.h"
 
 namespace weft::server {
 
@@ -43,56 +38,25 @@ HttpHeaders stream_headers(HttpHeaders headers);
 /// "data: JSON\n\n", with an event's name where there is one.
 void add_event(std::string& out, std::string_view json, std::string_view name = {});
 
-/// The result of a request, for logs and traces.
-struct Outcome {
-  int status = 200;
-  std::string error = {};
-  std::vector<CompletionStats> completions = {};
-};
-
-/// The error of a grammar that failed within a completion. Any thread.
-class GrammarFault {
- public:
-  void set(const ApiError& error) {
-    const std::lock_guard lock(mutex_);
-    error_ = error;
-  }
-  std::optional<ApiError> get() const {
-    const std::lock_guard lock(mutex_);
-    return error_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::optional<ApiError> error_;
-};
-
 struct GenerationParts {
-  HttpServer* http = nullptr;
-  Workers* workers = nullptr;  ///< For bodies of responses that are not streamed.
-  std::string client = {};     ///< The client whose work that is.
-  std::shared_ptr<Exchange> exchange;
-  std::shared_ptr<ServedModel> model;
-  std::vector<Response> responses;  ///< One a prompt.
-  int n = 1;                        ///< Completions of each.
-  /// Prompts that are submitted as others end, so that a request of many does not fill the queue by itself.
-  /// Where the queue is full then, they wait.
-  std::vector<std::vector<Token>> rest = {};
-  RequestParams params = {};                                    ///< Of these.
-  std::shared_ptr<const GrammarFault> grammar_fault = nullptr;  ///< Null: no grammar.
+  ServedRequest request;
+  /// The first ones are submitted at once. The rest are submitted as others end, so that a request of many
+  /// does not fill the queue by itself. Where the queue is full then, they wait.
+  std::vector<std::vector<Token>> prompts;
+  RequestParams params = {};
   std::unique_ptr<AnswerWriter> writer;
   HttpHeaders headers = {};
-  /// Gets `text` and the tokens of the only completion after it, once it has ended.
+  /// Gets the prompt and the tokens of the only completion, once it has ended.
   std::function<void(std::vector<Token>)> keep_text = nullptr;
-  std::vector<Token> text = {};
-  std::function<void(const Outcome&)> done = nullptr;  ///< On the HTTP server's thread, once.
+  std::size_t n_at_once = 128;  ///< Completions in the queue, at most; a prompt's completions stay together.
 };
 
 /// Service::submit, where an n_keep below 0 means the whole prompt.
 Response submit_prompt(ServedModel& model, std::vector<Token> prompt, RequestParams params);
 
-/// Any thread. Writes the response to its end. If the client leaves, its request is cancelled. A slow client
-/// pauses only its own stream.
+/// Any thread. Submits the first prompts and writes the response to its end. If the client leaves, its
+/// request is cancelled. A slow client pauses only its own stream. If a prompt is refused, for example with
+/// OverloadedError, this throws, and those submitted before are cancelled.
 void start_generation(GenerationParts parts);
 
 }  // namespace weft::server

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <iterator>
 #include <random>
 #include <utility>
 
@@ -12,13 +10,6 @@
 #include "base/to_size.h"
 
 namespace weft::server {
-namespace {
-
-/// Completions of one request in the queue, at most. Further prompts follow as these end.
-constexpr std::size_t kCompletionsAtOnce = 128;
-
-}  // namespace
-
 void check_writes(const ServedModel& model) {
   if (!model.service)
     throw bad_request("model",
@@ -77,34 +68,19 @@ void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams par
   ban_tokens(params, std::move(job.bad_words), job.model->tokenizer().n_vocab(), job.grammar_fault);
   if (!params.adapters && !job.model->model->adapters().empty())
     params.adapters = job.model->adapters_for(job.model_name);
-  GenerationParts parts;
-  parts.http = job.http;
-  parts.workers = job.workers;
-  parts.client = job.client;
-  parts.exchange = job.exchange;
-  parts.model = job.model;
-  parts.n = params.n;
-  parts.headers = job.headers();
-  parts.done = job.done;
-  parts.grammar_fault = job.grammar_fault;
-  if (slot >= 0 && job.sessions->enabled() && prompts.size() == 1 && params.n == 1) {
-    parts.text = prompts.front();
-    parts.keep_text =
-        [sessions = job.sessions, owner = job.owner, name = job.model->spec.name, slot,
-         adapters = params.adapters.value_or(std::vector<AdapterUse>())](std::vector<Token> text) mutable {
-          sessions->remember(owner, name, slot, {std::move(text), std::move(adapters)});
-        };
+  GenerationParts parts{.request = job,
+                        .prompts = std::move(prompts),
+                        .params = std::move(params),
+                        .writer = std::move(writer),
+                        .headers = job.headers()};
+  if (slot >= 0 && job.sessions->enabled() && parts.prompts.size() == 1 && parts.params.n == 1) {
+    parts.keep_text = [sessions = job.sessions, owner = job.owner, name = job.model->spec.name, slot,
+                       adapters = parts.params.adapters.value_or(std::vector<AdapterUse>())](
+                          std::vector<Token> text) mutable {
+      sessions->remember(owner, name, slot, {std::move(text), std::move(adapters)});
+    };
   }
   job.check_wanted();
-  // Numbers of choices follow the order of the prompts.
-  const std::size_t n_first =
-      std::min(prompts.size(), std::max<std::size_t>(1, kCompletionsAtOnce / to_size(params.n)));
-  for (std::size_t i = 0; i < n_first; ++i)
-    parts.responses.push_back(submit_prompt(*job.model, std::move(prompts[i]), params));
-  parts.rest.assign(std::make_move_iterator(prompts.begin() + static_cast<std::ptrdiff_t>(n_first)),
-                    std::make_move_iterator(prompts.end()));
-  parts.params = params;
-  parts.writer = std::move(writer);
   start_generation(std::move(parts));
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 // A request on its way from the HTTP thread through the workers. Each endpoint gets one.
-#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,7 +7,6 @@
 #include "api/common_fields.h"
 #include "api/error.h"
 #include "api/generation.h"
-#include "http/http_server.h"
 #include "models/model_pool.h"
 
 namespace weft::server {
@@ -21,27 +19,17 @@ struct ApiParams {
 
 class Sessions;
 
-struct Job {
-  std::shared_ptr<Exchange> exchange;
-  std::string key;     ///< The name of the client's key; empty where there are none.
-  std::string owner;   ///< Of saved sessions and slots: the key's name; empty if all clients share them.
-  std::string client;  ///< The client for limits: the key, or else the address.
-  std::string id;      ///< Sent to the client as X-Request-Id.
+struct Job : ServedRequest {
+  std::string owner;  ///< Of saved sessions and slots: the key's name; empty if all clients share them.
   Json body;
   Ignored ignored = {};
   std::string model_name = {};  ///< The requested name: of a model, or of one of its adapters.
-  std::shared_ptr<ServedModel> model;
   const ApiParams* params = nullptr;
-  HttpServer* http = nullptr;
-  Workers* workers = nullptr;
   Sessions* sessions = nullptr;
-  std::chrono::steady_clock::time_point start;
-  std::function<void(const Outcome&)> done;
   int status = 200;  ///< The response's status, if no ApiError was thrown.
   /// Requested features that the response lacks: the header X-Weft-Warnings.
   std::vector<std::string> warnings = {};
-  std::shared_ptr<GrammarFault> grammar_fault = nullptr;  ///< The request's grammar or bans set it.
-  std::vector<std::vector<Token>> bad_words = {};         ///< Those of several tokens.
+  std::vector<std::vector<Token>> bad_words = {};  ///< Those of several tokens.
 
   /// Throws ApiError 499 once the client has gone. Checked before each stage of the work.
   void check_wanted() const;
@@ -51,9 +39,8 @@ struct Job {
   void send(const Json& json) const { exchange->send({.body = to_text(json), .headers = headers()}); }
 };
 
-/// Submits `prompts` with the same parameters; `writer` writes the response. If it throws, for example
-/// OverloadedError at a later prompt, the prompts submitted before are cancelled. `slot` gets the prompt and
-/// completion, if it is given.
+/// Starts the generation of `prompts` with the same parameters; `writer` writes the response. `slot` gets the
+/// prompt and completion, if it is given. Throws as start_generation does.
 void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams params,
             std::unique_ptr<AnswerWriter> writer, int slot = -1);
 /// Throws ApiError for an encoder.

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <string>
 
-#include "api/generation.h"
+#include "api/served_request.h"
 
 namespace weft::server {
 

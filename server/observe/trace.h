@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "api/generation.h"
+#include "api/served_request.h"
 #include "base/descriptor.h"
 #include "weft/batcher.h"
 

@@ -37,9 +37,7 @@ class GenerationTest : public testing::Test {
  protected:
   GenerationParts parts(Workers& workers) {
     GenerationParts parts;
-    parts.http = &*http_;
-    parts.workers = &workers;
-    parts.exchange = exchange_;
+    parts.request = {.exchange = exchange_, .http = &*http_, .workers = &workers};
     parts.writer = std::make_unique<CountingWriter>(made_by_);
     return parts;
   }
@@ -79,18 +77,43 @@ TEST_F(GenerationTest, LaterPromptsWaitForRoomInTheQueue) {
                   {.n_threads = 1}),
       served);
   const std::vector<Token> prompt = {1, 2, 3};
-  // One of its completions waits in the queue for as long as the other one runs.
-  Response endless = model->service->submit(prompt, {.n = 2, .ignore_end = true, .context_shift = true});
   Workers workers(1, 10);
   GenerationParts made = parts(workers);
-  made.model = model;
+  made.request.model = model;
+  made.prompts = {prompt, prompt, prompt};
   made.params.n_predict = 1;
-  made.rest = {prompt, prompt};
-  made.responses.emplace_back();  // A prompt that has ended.
+  made.n_at_once = 1;
+  std::promise<void> full;
+  http_->post([until = full.get_future().share()] { until.wait(); });
   start_generation(std::move(made));
+  EXPECT_TRUE(eventually([&] { return model->service->stats().n_completed == 1; }));  // The first prompt.
+  // One of its completions waits in the queue for as long as the other one runs.
+  Response endless = model->service->submit(prompt, {.n = 2, .ignore_end = true, .context_shift = true});
+  full.set_value();
   EXPECT_TRUE(eventually([&] { return model->service->stats().n_rejected > 0; }));
   endless.cancel();
-  EXPECT_EQ(exchange_->answer().body, "2");
+  EXPECT_EQ(exchange_->answer().body, "3");
+}
+
+TEST_F(GenerationTest, IfTheQueueRefusesAFirstPromptNoneIsGenerated) {
+  ServedModelParams served;
+  served.context = {.n_ctx = 256, .n_sequences = 1, .n_threads = 1};
+  served.service = {.batcher = {.limits = {.n_waiting = 1}}};
+  const auto model = std::make_shared<ServedModel>(
+      ModelSpec{.name = "m"},
+      Model::load(std::filesystem::path(WEFT_TEST_DATA) / "golden" / "llama" / "model.gguf",
+                  {.n_threads = 1}),
+      served);
+  Workers workers(1, 10);
+  GenerationParts made = parts(workers);
+  made.request.model = model;
+  made.prompts.assign(8, {1, 2, 3});
+  made.params = {.ignore_end = true, .context_shift = true};  // Endless.
+  EXPECT_THROW(start_generation(std::move(made)), OverloadedError);
+  EXPECT_TRUE(eventually([&] {
+    const BatcherStats stats = model->service->stats();
+    return stats.n_cancelled > 0 && stats.n_running + stats.n_waiting == 0;
+  }));
 }
 
 TEST_F(GenerationTest, ANegativeNKeepIsTheWholePrompt) {
