@@ -96,16 +96,22 @@ class Generator {
     return false;
   }
 
+  /// Whether a step was computed; otherwise the generation ends.
+  bool computed(DecodeStatus status) {
+    if (status == DecodeStatus::kCacheFull) return stopped(StopReason::kContextFull);
+    return status == DecodeStatus::kOk || stopped(StopReason::kCancelled);
+  }
+
+  bool told_prefill(std::size_t n) {
+    return !params_.on_prefill || params_.on_prefill(static_cast<int>(n)) || stopped(StopReason::kCancelled);
+  }
+
   /// The prompt is the encoder input of a sequence, which begins with the decoder's first token.
   bool begin_text(std::span<const Token> prompt) {
-    if (context_.set_source(seq_, prompt) == DecodeStatus::kCancelled) return stopped(StopReason::kCancelled);
-    if (params_.on_prefill && !params_.on_prefill(static_cast<int>(prompt.size())))
-      return stopped(StopReason::kCancelled);
+    if (!computed(context_.set_source(seq_, prompt)) || !told_prefill(prompt.size())) return false;
     const Token first = context_.model().info().first_token;
     batch_.add(first, seq_, for_drawing());
-    const DecodeStatus status = context_.decode(batch_);
-    if (status == DecodeStatus::kCacheFull) return stopped(StopReason::kContextFull);
-    if (status == DecodeStatus::kCancelled) return stopped(StopReason::kCancelled);
+    if (!computed(context_.decode(batch_))) return false;
     sampler_.accept(first);
     return true;
   }
@@ -123,12 +129,8 @@ class Generator {
       batch_.clear();
       for (std::size_t i = done; i < done + n; ++i)
         placed.add(static_cast<int>(i), batch_, i + 1 == prompt.size() ? for_drawing() : ItemOptions{});
-      const DecodeStatus status = context_.decode(batch_);
-      if (status == DecodeStatus::kCacheFull) return stopped(StopReason::kContextFull);
-      if (status == DecodeStatus::kCancelled) return stopped(StopReason::kCancelled);
       done += n;
-      if (params_.on_prefill && !params_.on_prefill(static_cast<int>(done)))
-        return stopped(StopReason::kCancelled);
+      if (!computed(context_.decode(batch_)) || !told_prefill(done)) return false;
     }
     for (const Token token : prompt)
       if (token >= 0) sampler_.accept(token);
@@ -137,8 +139,7 @@ class Generator {
 
   /// One token: draws it from the last logits, outputs it and decodes it. False at the end.
   bool step() {
-    if (params_.n_predict >= 0 && static_cast<int>(result_.tokens.size()) >= params_.n_predict)
-      return stopped(StopReason::kLength);
+    if (is_long_enough()) return stopped(StopReason::kLength);
     const Token token = draw();
     sampler_.accept(token);
     if (params_.constraint != nullptr) params_.constraint->accept(token);
@@ -146,8 +147,7 @@ class Generator {
     if (is_end && (!params_.ignore_end || params_.constraint != nullptr)) return stopped(StopReason::kEnd);
     result_.tokens.push_back(token);
     if (!write(token)) return false;
-    if (params_.n_predict >= 0 && static_cast<int>(result_.tokens.size()) >= params_.n_predict)
-      return stopped(StopReason::kLength);
+    if (is_long_enough()) return stopped(StopReason::kLength);
     if (context_.cache().next_pos(seq_) >= context_.cache().max_positions())
       return stopped(StopReason::kContextFull);
     batch_.clear();
@@ -157,10 +157,13 @@ class Generator {
     DecodeStatus status = context_.decode(batch_);
     if (status == DecodeStatus::kCacheFull && params_.context_shift && make_room())
       status = context_.decode(batch_);
-    if (status == DecodeStatus::kCacheFull) return stopped(StopReason::kContextFull);
-    if (status == DecodeStatus::kCancelled) return stopped(StopReason::kCancelled);
+    if (!computed(status)) return false;
     ++result_.n_decoded;
     return true;
+  }
+
+  bool is_long_enough() const {
+    return params_.n_predict >= 0 && static_cast<int>(result_.tokens.size()) >= params_.n_predict;
   }
 
   Token draw() {
