@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # setup.sh [GROUP...]: installs the Debian packages of scripts/packages.txt that are missing (default group: build).
-# Does nothing, and needs no input, if all of them are installed. Exit status 77: they cannot be fetched or installed.
+# Does nothing, and needs no input, if all of them are installed. Exit status 77: they cannot be fetched, as without a
+# network. Other failures, such as a package that Debian does not have, exit with 1.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 groups=("${@:-build}")
@@ -41,9 +42,18 @@ if ((EUID != 0)); then
   as_root=(sudo)
 fi
 echo "setup: installing ${missing[*]}" >&2
-export DEBIAN_FRONTEND=noninteractive
-if ! "${as_root[@]}" apt-get update -qq ||
-  ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2; then
-  echo "setup: skipped: these packages cannot be installed: ${missing[*]}" >&2
+apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq "$@"; }
+not_fetched() {
+  echo "setup: skipped: these packages cannot be fetched: ${missing[*]}" >&2
   exit 77
+}
+fetched=true
+apt update -o APT::Update::Error-Mode=any >&2 || fetched=false
+install=(install -y --no-install-recommends)
+if ! apt "${install[@]}" --simulate "${missing[@]}" >/dev/null; then
+  $fetched || not_fetched  # The names may be in lists that could not be fetched.
+  echo "setup: these packages cannot be installed on this system: ${missing[*]}" >&2
+  exit 1
 fi
+apt "${install[@]}" --download-only "${missing[@]}" >&2 || not_fetched
+apt "${install[@]}" "${missing[@]}" >&2 || exit 1
