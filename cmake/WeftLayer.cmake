@@ -72,7 +72,7 @@ function(weft_layer_tests NAME)
   add_executable(test_${NAME} ${sources})
   target_include_directories(test_${NAME} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_compile_definitions(test_${NAME} PRIVATE WEFT_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
-  target_link_libraries(test_${NAME} PRIVATE weft_${NAME} ${ARG_LIBS} GTest::gtest_main GTest::gmock)
+  target_link_libraries(test_${NAME} PRIVATE weft_${NAME} ${ARG_LIBS} weft_test_main GTest::gmock)
   weft_compile_briefly(test_${NAME})
   weft_discover_suites(test_${NAME} "${NAME}." SLOW ${ARG_SLOW} ENVIRONMENT ${ARG_ENVIRONMENT})
 endfunction()
@@ -89,7 +89,7 @@ function(weft_compile_briefly TARGET)
     file(WRITE "${PROJECT_BINARY_DIR}/precompiled_for_tests.cpp" "")
     # An executable, because an object library would be compiled with other flags (no -fPIE).
     add_executable(weft_precompiled_for_tests "${PROJECT_BINARY_DIR}/precompiled_for_tests.cpp")
-    target_link_libraries(weft_precompiled_for_tests PRIVATE GTest::gtest_main GTest::gmock)
+    target_link_libraries(weft_precompiled_for_tests PRIVATE weft_test_main GTest::gmock)
     weft_optimise_less(weft_precompiled_for_tests -O1)
     target_precompile_headers(weft_precompiled_for_tests PRIVATE
       <gmock/gmock.h> <gtest/gtest.h> <algorithm> <array> <cstdint> <filesystem> <fstream> <functional> <map> <memory>
