@@ -110,7 +110,8 @@ struct PlanParams {
   std::shared_ptr<Workspaces> workspaces = nullptr;
   /// For debugging: after each run(), `watch` is called for each result whose name contains a match of this
   /// regular expression (PCRE2), in the order of the nodes. Such results are not fused with others, so their
-  /// sums may round differently. A name that matches nothing is not an error. Empty: none.
+  /// sums may round differently. A pattern that matches nothing is not an error; explain() says so. Empty:
+  /// none.
   std::string watched = {};
   std::function<void(const WatchedValue&)> watch = nullptr;
 };

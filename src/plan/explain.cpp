@@ -29,6 +29,8 @@ std::string as_text(const Json& plan) {
       text += "  " + node["name"].get<std::string>() + " = " + node["op"].get<std::string>() + "(" +
               joined(node["inputs"]) + ") " + node["shape"].get<std::string>() + "\n";
   }
+  if (plan.contains("watched") && plan["watched"].empty())
+    text += "watched: no result has a name that matches\n";
   for (const Json& device : plan["devices"]) {
     const Json& memory = device["memory"];
     text += "memory on " + device["name"].get<std::string>() + ": weights " + memory["weights"].dump() +
@@ -78,6 +80,10 @@ Json describe(const Impl& impl) {
                               {"shape", to_string(value.shape, graph.symbols())}});
     }
     plan["splits"].push_back(std::move(one));
+  }
+  if (impl.watched) {
+    plan["watched"] = Json::array();
+    for (const ValueId value : impl.now.watched) plan["watched"].push_back(graph.value(value).name);
   }
   return plan;
 }

@@ -383,6 +383,18 @@ TEST_P(PlanStarts, OtherGraphsAndTensorsWait) {
 INSTANTIATE_TEST_SUITE_P(Devices, PlanStarts, testing::Bool(),
                          [](const auto& p) { return p.param ? "OneBesideTheHost" : "TheHostAlone"; });
 
+TEST(PlanLooks, ExplainsWhatIsWatched) {
+  const auto explained = [](const char* watched, Explain as) {
+    return Plan(chain(2), open_devices({"cpu"}), {.watched = watched}).explain(as);
+  };
+  EXPECT_NE(explained("^hiden", Explain::kText).find("watched: no result has a name that matches"),
+            std::string::npos);
+  EXPECT_EQ(explained("^hidden", Explain::kText).find("watched:"), std::string::npos);
+  EXPECT_NE(explained("^hidden", Explain::kJson).find("\"watched\": [\n    \"hidden\"\n  ]"),
+            std::string::npos);
+  EXPECT_EQ(explained("", Explain::kJson).find("watched"), std::string::npos);
+}
+
 TEST(PlanLooks, WatchedValuesAreSeenAfterEachRun) {
   std::vector<std::string> seen;
   Floats hidden;
