@@ -1,5 +1,9 @@
 #pragma once
 // What the tests of packing and of matrix products share: random numbers, and matrices in canonical form.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <new>
@@ -66,27 +70,47 @@ struct CanonicalMatrix {
   }
 };
 
-/// The same, packed, in aligned memory of exactly its size.
-class Packed {
+/// A packed matrix in aligned memory of exactly its size, with odd bytes at first.
+class Panels {
  public:
-  explicit Packed(const CanonicalMatrix& from)
-      : bytes_(packed_bytes(from.dtype, from.rows, from.columns)),
+  explicit Panels(const PackedMatrix& shape)
+      : matrix(shape),
+        bytes_(matrix_bytes(shape)),
         memory_(static_cast<std::byte*>(::operator new(bytes_, std::align_val_t(64)))) {
     std::memset(memory_, 0xa5, bytes_);
-    matrix = packed_shape(from.dtype, from.rows, from.columns);
     matrix.data = memory_;
-    pack_panels(from.dtype, from.rows, from.columns, from.bytes.data(), 0, matrix.n_panels(), memory_);
   }
-  ~Packed() { ::operator delete(memory_, std::align_val_t(64)); }
-  Packed(const Packed&) = delete;
-  Packed& operator=(const Packed&) = delete;
+  ~Panels() { ::operator delete(memory_, std::align_val_t(64)); }
+  Panels(const Panels&) = delete;
+  Panels& operator=(const Panels&) = delete;
 
   PackedMatrix matrix;
   std::size_t bytes() const { return bytes_; }
+  std::byte* memory() const { return memory_; }
 
  private:
   std::size_t bytes_;
   std::byte* memory_;
 };
+
+struct Packed : Panels {
+  explicit Packed(const CanonicalMatrix& from) : Panels(packed_shape(from.dtype, from.rows, from.columns)) {
+    pack_panels(from.dtype, from.rows, from.columns, from.bytes.data(), 0, matrix.n_panels(), memory());
+  }
+};
+
+/// The bits of all values. `any_nan`: the bits of NaN may differ.
+inline void expect_same_values(const PackedMatrix& packed, const CanonicalMatrix& canonical, bool any_nan) {
+  std::vector<float> values(static_cast<std::size_t>(canonical.columns));
+  for (std::int64_t r = 0; r < canonical.rows; ++r) {
+    const std::vector<float> expected = canonical.row(r);
+    unpack_packed_row(packed, r, values.data());
+    for (std::size_t k = 0; k < values.size(); ++k) {
+      if (any_nan && std::isnan(expected[k]) && std::isnan(values[k])) continue;
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(values[k]), std::bit_cast<std::uint32_t>(expected[k]))
+          << "row " << r << " column " << k << ": " << values[k] << " is not " << expected[k];
+    }
+  }
+}
 
 }  // namespace weft::cpu

@@ -14,17 +14,7 @@ namespace weft::cpu {
 namespace {
 
 void expect_packed_values(const CanonicalMatrix& canonical) {
-  const Packed packed(canonical);
-  std::vector<float> values(static_cast<std::size_t>(canonical.columns));
-  for (std::int64_t r = 0; r < canonical.rows; ++r) {
-    const std::vector<float> expected = canonical.row(r);
-    unpack_packed_row(packed.matrix, r, values.data());
-    for (std::size_t k = 0; k < values.size(); ++k) {
-      if (std::isnan(expected[k]) && std::isnan(values[k])) continue;
-      ASSERT_EQ(std::bit_cast<std::uint32_t>(values[k]), std::bit_cast<std::uint32_t>(expected[k]))
-          << "row " << r << " column " << k << ": " << values[k] << " is not " << expected[k];
-    }
-  }
+  expect_same_values(Packed(canonical).matrix, canonical, /*any_nan=*/true);
 }
 
 class PackedTypes : public testing::TestWithParam<DType> {};
