@@ -227,7 +227,7 @@ int run_plan(const InspectOptions& options, const std::filesystem::path& path) {
   params.n_cpu_moe = options.devices.n_cpu_moe;
   params.placement.n_ctx = options.context.n_ctx;
   params.registry = find_all_backends();
-  note_missing_gpu(params.placement, *params.registry, options.talk);
+  note_missing_gpu(options.devices, params.placement, *params.registry, options.talk);
   const std::string why = choose_split(path, options.devices, options.context.n_texts, params);
   const PlanReport plan = inspect_plan(path, params);
   if (options.json) {

@@ -181,13 +181,7 @@ server::ServedModelParams served_params(const ServeOptions& options, const Model
 
 /// The draft model drafts for the first model only; others look up n-grams.
 void load_draft(const ServeOptions& options, const ModelOptions& model_options,
-                const std::filesystem::path& file, const Model& model, server::ServedModelParams& served,
-                Log& log) {
-  if (model.info().recurrent) {
-    log.write(LogLevel::kWarning, kNoDraftsOfRecurrent);
-    served.service.batcher.speculation = Speculation::kNone;
-    return;
-  }
+                const std::filesystem::path& file, server::ServedModelParams& served) {
   ContextOptions expected = options.context;
   expected.n_ctx = served.context.n_ctx;
   served.draft = Model::load(
@@ -239,6 +233,8 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
   std::filesystem::path draft_path;
   if (speculation_of(options->speculation) == Speculation::kModel)
     draft_path = find_model(options->speculation.model, options->talk);
+  if (const std::string why = why_no_draft_model(options->speculation); !why.empty())
+    log.write(LogLevel::kWarning, why);
   pool.bytes_of = [options, footprint, default_path, draft_path](const ModelSpec& spec) {
     *footprint = footprint_of(*options, spec);
     if (draft_path.empty() || spec.path != default_path) return footprint->bytes;
@@ -295,9 +291,13 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
       *n_others = others->count();
       model->reload(params_now(progress_again));
     };
-    if (!draft_path.empty() && !model->info().encoder) {
+    if (model->info().recurrent && !model->info().encoder) {
+      if (asks_for_drafts(options->speculation))
+        log.write(LogLevel::kWarning, fmt::format("model '{}': {}", spec.name, kNoDraftsOfRecurrent));
+      served.service.batcher.speculation = Speculation::kNone;
+    } else if (!draft_path.empty() && !model->info().encoder) {
       if (spec.path == default_path) {
-        load_draft(*options, options_now(), draft_path, *model, served, log);
+        load_draft(*options, options_now(), draft_path, served);
       } else {
         served.service.batcher.speculation = Speculation::kNgram;
       }

@@ -177,6 +177,16 @@ void add_device_options(CLI::App& app, ModelOptions& options) {
       ->group(group);
 }
 
+std::optional<int> parse_layers(std::string_view option, const std::string& text) {
+  if (text.empty() || text == "auto" || text == "-1") return std::nullopt;
+  if (text == "all") return std::numeric_limits<int>::max();
+  int n = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (error != std::errc{} || rest != text.data() + text.size() || n < 0)
+    throw UsageError(fmt::format("{}: '{}' is not a number of layers, all or auto", option, text));
+  return n;
+}
+
 PlacementParams placement_params(const ModelOptions& options) {
   const auto words = [](const std::string& list) {
     std::vector<std::string> result;
@@ -197,15 +207,7 @@ PlacementParams placement_params(const ModelOptions& options) {
       throw UsageError(fmt::format("--tensor-split: '{}' is not a share; write numbers, e.g. 3,1", word));
     params.shares.push_back(share);
   }
-  if (!options.n_layers.empty() && options.n_layers != "auto" && options.n_layers != "-1") {
-    const std::string& text = options.n_layers;
-    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), params.n_layers);
-    if (text == "all") {
-      params.n_layers = std::numeric_limits<int>::max();
-    } else if (error != std::errc{} || rest != text.data() + text.size() || params.n_layers < 0) {
-      throw UsageError(fmt::format("--gpu-layers: '{}' is not a number of layers, all or auto", text));
-    }
-  }
+  params.n_layers = parse_layers(options.layers_option, options.n_layers).value_or(params.n_layers);
   for (const std::string& text : options.pins) {
     const std::size_t equals = text.rfind('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
@@ -239,9 +241,11 @@ std::string choose_split(const std::filesystem::path& path, const ModelOptions& 
   return std::move(choice.why);
 }
 
-void note_missing_gpu(const PlacementParams& params, const Registry& registry, const Talk& talk) {
+void note_missing_gpu(const ModelOptions& options, const PlacementParams& params, const Registry& registry,
+                      const Talk& talk) {
   if (params.n_layers <= 0 || !params.devices.empty() || list_devices(registry).size() > 1) return;
-  note(talk, "weft: note: --gpu-layers has no effect: no GPU was found; 'weft devices' lists the devices");
+  note(talk, fmt::format("weft: note: {} has no effect: no GPU was found; 'weft devices' lists the devices",
+                         options.layers_option));
   for (const std::string& problem : problems(registry)) note(talk, problem);
 }
 
@@ -262,7 +266,7 @@ ModelParams model_params(const ModelOptions& options, const ContextOptions& cont
   params.placement.n_ubatch = expected.n_ubatch;
   params.placement.n_source = expected.n_source;
   params.registry = find_all_backends();
-  note_missing_gpu(params.placement, *params.registry, talk);
+  note_missing_gpu(options, params.placement, *params.registry, talk);
   return params;
 }
 

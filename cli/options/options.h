@@ -43,10 +43,13 @@ struct ModelOptions {
   PlacementParams placement;
   std::optional<bool> split_rows = false;  ///< --split-mode; nothing: the faster one by formula.
   std::string devices, shares, n_layers;
+  std::string_view layers_option = "--gpu-layers";  ///< The option of `n_layers`, for messages.
   int n_cpu_moe = 0;
   std::vector<std::string> pins;
   std::vector<std::string> lost;  ///< Devices that have been lost since the program began.
 };
+/// The number of layers on devices; nothing: the number that fits. Messages name `option`. Throws UsageError.
+std::optional<int> parse_layers(std::string_view option, const std::string& text);
 /// The placement that the options ask for, without lost devices. Throws UsageError.
 PlacementParams placement_params(const ModelOptions& options);
 /// The CPU and the backends in the program's folder and in the folders of WEFT_BACKENDS.
@@ -55,8 +58,10 @@ std::shared_ptr<Registry> find_all_backends();
 /// "" without a choice.
 std::string choose_split(const std::filesystem::path& path, const ModelOptions& options, int n_texts,
                          ModelParams& params);
-/// Notes on stderr if the options ask for layers on GPUs and there is none.
-void note_missing_gpu(const PlacementParams& params, const Registry& registry, const Talk& talk);
+/// Notes on stderr if the options ask for layers on GPUs and there is none. `params` is the placement that
+/// they ask for.
+void note_missing_gpu(const ModelOptions& options, const PlacementParams& params, const Registry& registry,
+                      const Talk& talk);
 void add_device_options(CLI::App& app, ModelOptions& options);
 /// --pre, for commands that read a vocabulary.
 void add_pre_tokenizer_option(CLI::App& app, std::string& name, const std::string& group);

@@ -14,6 +14,7 @@ namespace {
 
 /// Without a draft model and without --spec-type.
 constexpr Speculation kDefaultSpeculation = Speculation::kNgram;
+constexpr std::string_view kDraftLayers = "--gpu-layers-draft";
 /// BatcherParams::n_draft, at most.
 constexpr int kMostDraftTokens = 64;
 
@@ -76,13 +77,31 @@ void add_speculation_options(CLI::App& app, SpeculationOptions& options) {
   add_size(app, "--ctx-size-draft", options.n_ctx, {0},
            "context size of the draft model (default: as --ctx-size). Longer sequences get no drafts")
       ->group(group);
-  app.add_option("--gpu-layers-draft", options.n_layers,
-                 "as --gpu-layers, for the draft model (default: as many as fit)")
+  app.add_option_function<std::string>(
+         "--gpu-layers-draft",
+         [&options](const std::string& text) {
+           (void)parse_layers(kDraftLayers, text);
+           options.n_layers = text;
+         },
+         "as --gpu-layers, for the draft model (default: as many as fit)")
       ->type_name("N")
       ->group(group);
   app.add_option("--device-draft", options.devices, "as --device, for the draft model (default: the same)")
       ->type_name("A,B,...")
       ->group(group);
+}
+
+std::string why_no_draft_model(const SpeculationOptions& options) {
+  if (options.model.empty() || speculation_of(options) == Speculation::kModel) return "";
+  const std::string why = options.n_draft == 0                  ? "--draft-max is 0"
+                          : options.type == Speculation::kNgram ? "--spec-type is ngram; use draft"
+                                                                : "--spec-type is none; use draft";
+  return "--model-draft has no effect: " + why;
+}
+
+bool asks_for_drafts(const SpeculationOptions& options) {
+  return speculation_of(options) != Speculation::kNone &&
+         (options.type.value_or(Speculation::kNone) != Speculation::kNone || !options.model.empty());
 }
 
 Speculation speculation_of(const SpeculationOptions& options) {
@@ -109,6 +128,7 @@ ModelOptions draft_model_options(const SpeculationOptions& options, const ModelO
   draft.pins.clear();
   draft.shares.clear();
   draft.n_layers = options.n_layers;
+  draft.layers_option = kDraftLayers;
   if (!options.devices.empty()) draft.devices = options.devices;
   return draft;
 }
@@ -123,6 +143,8 @@ ContextParams draft_context_params(const SpeculationOptions& options, const Cont
 
 std::shared_ptr<Context> load_draft(const SpeculationOptions& options, const GenerationOptions& generation,
                                     const Context& context, const InterruptGuard& interrupt) {
+  if (const std::string why = why_no_draft_model(options); !why.empty())
+    note(generation.talk, "weft: note: " + why);
   if (const std::string why = why_no_drafts(options, context); !why.empty()) {
     note(generation.talk, "weft: note: " + why);
     return nullptr;
@@ -142,10 +164,7 @@ int n_branch_sequences(const SpeculationOptions& options, const Model& model) {
 }
 
 std::string why_no_drafts(const SpeculationOptions& options, const Context& context) {
-  const bool is_asked_for =
-      options.type.value_or(Speculation::kNone) != Speculation::kNone || !options.model.empty();
-  if (!is_asked_for || context.cache().cuts_back() || speculation_of(options) == Speculation::kNone)
-    return "";
+  if (!asks_for_drafts(options) || context.cache().cuts_back()) return "";
   return context.model().info().recurrent
              ? std::string(kNoDraftsOfRecurrent)
              : "the model decodes without drafts: its sliding windows cannot go back; raise --window-rewind";

@@ -27,6 +27,10 @@ struct SpeculationOptions {
 };
 void add_speculation_options(CLI::App& app, SpeculationOptions& options);
 
+/// Why the draft model that the options name is not used; "": it is, or there is none.
+std::string why_no_draft_model(const SpeculationOptions& options);
+/// Whether the options ask for drafts, which are the default.
+bool asks_for_drafts(const SpeculationOptions& options);
 /// Throws UsageError if the options contradict each other.
 Speculation speculation_of(const SpeculationOptions& options);
 /// Parameters of a batcher with these drafts.
@@ -36,7 +40,8 @@ ModelOptions draft_model_options(const SpeculationOptions& options, const ModelO
 /// The parameters of the draft model's context, made from the parameters `model` of the model's context.
 ContextParams draft_context_params(const SpeculationOptions& options, const ContextParams& model);
 /// Loads the draft model, if the options have one, with a context that takes turns with `context`. Notes on
-/// stderr if the options ask for drafts and the model decodes without them.
+/// stderr if the options ask for drafts and the model decodes without them, or name a draft model without
+/// use.
 std::shared_ptr<Context> load_draft(const SpeculationOptions& options, const GenerationOptions& generation,
                                     const Context& context, const InterruptGuard& interrupt);
 /// Why the model decodes without drafts that the options ask for; "": it does not.

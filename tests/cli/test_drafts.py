@@ -80,6 +80,7 @@ class Run(unittest.TestCase):
         for words, why in ((["--spec-type", "draft"], "--model-draft"), (["--spec-type", "draft-mtp"], "no draft heads"),
                            (["--spec-type", "nonsense"], "none, ngram, draft"), (["--draft-max", "65"], "65"),
                            (["-md", "a.gguf", "-hfd", "b/c"], "give one of them"), (["-hfd", "nonsense"], "USER/REPO"),
+                           (["-md", LLAMA, "-ngld", "x"], "--gpu-layers-draft: 'x' is not a number of layers"),
                            (["--speculative-config", "{}"], "--spec-type ngram")):  # fmt: skip
             result = weft("run", "-m", LLAMA, "-p", "x", *words)
             self.assertEqual(result.returncode, 2, words)
@@ -88,6 +89,14 @@ class Run(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("use a draft model of the same family", result.stderr.decode())
         self.assertIn("leave the option out", weft("bench", "-md", LLAMA).stderr.decode())
+
+    def test_a_draft_model_without_use_is_noted(self):
+        for words, why in ((["--spec-type", "ngram"], "--spec-type is ngram"), (["--spec-type", "none"], "--spec-type is none"),
+                           (["--draft-max", "0"], "--draft-max is 0")):  # fmt: skip
+            result = weft("run", "-m", LLAMA, "-p", "x", "-n", "2", "-md", LLAMA, *words)
+            self.assertEqual(result.returncode, 0, words)
+            self.assertIn(f"--model-draft has no effect: {why}", result.stderr.decode(), words)
+        self.assertNotIn("no effect", weft("run", "-m", LLAMA, "-p", "x", "-n", "2", "-md", LLAMA).stderr.decode())
 
     def test_recurrent_models_decode_without_drafts(self):
         plain = run("--temp", "0", model=MAMBA)
@@ -143,8 +152,8 @@ class Interrupted(unittest.TestCase):
 
 
 class Serve(unittest.TestCase):
-    def start(self, *words):
-        process = subprocess.Popen([WEFT, "serve", "-m", str(LLAMA), "--port", "0", "-t", "1", *map(str, words)], stderr=subprocess.PIPE, text=True, env=environment())
+    def start(self, *words, model: Path = LLAMA):
+        process = subprocess.Popen([WEFT, "serve", "-m", str(model), "--port", "0", "-t", "1", *map(str, words)], stderr=subprocess.PIPE, text=True, env=environment())
         log = ""
         for line in process.stderr:
             log += line
@@ -153,8 +162,16 @@ class Serve(unittest.TestCase):
                 break
         else:
             self.fail(log)
-        self.addCleanup(lambda: (process.terminate(), process.communicate(timeout=60)))
+        self.log = log
+        self.addCleanup(lambda: process.poll() is None and (process.terminate(), process.communicate(timeout=60)))
         return process
+
+    def log_of(self, *words, model: Path) -> str:
+        """The whole log of a server that computes one request."""
+        process = self.start(*words, model=model)
+        self.ask("/v1/completions", {**self.BODY, "max_tokens": 2})
+        process.terminate()
+        return self.log + process.communicate(timeout=60)[1]
 
     def ask(self, path: str, body: dict | None = None):
         connection = http.client.HTTPConnection(self.address, timeout=60)
@@ -190,6 +207,12 @@ class Serve(unittest.TestCase):
             plain = self.ask("/v1/completions", {**body, **off})
             self.assertEqual(plain["timings"]["draft_n"], 0, off)
             self.assertEqual(plain["choices"], drafted["choices"])
+
+    def test_the_log_says_why_there_are_no_drafts(self):
+        self.assertIn("recurrent layers", self.log_of("--spec-type", "ngram", model=MAMBA))
+        self.assertIn("recurrent layers", self.log_of("-md", LLAMA, model=MAMBA))
+        self.assertNotIn("recurrent layers", self.log_of(model=MAMBA))
+        self.assertIn("--model-draft has no effect", self.log_of("-md", LLAMA, "--spec-type", "ngram", model=LLAMA))
 
     def test_a_server_without_drafts(self):
         self.start("--spec-type", "none")
