@@ -1,8 +1,6 @@
 // Errors, versions, memory.
 #include "support.h"
 
-#include <array>
-
 #include "weft/batcher.h"
 #include "weft/generate.h"
 #include "weft/version.h"
@@ -91,11 +89,11 @@ void weft_error_free(weft_error* error) {
 }
 
 const char* weft_status_name(weft_status status) {
-  static constexpr std::array kNames = {
-      "ok",     "invalid_argument", "invalid_file", "unsupported", "not_found",  "io",      "out_of_memory",
-      "device", "cancelled",        "overloaded",   "unavailable", "cache_full", "internal"};
-  static_assert(kNames.size() == WEFT_INTERNAL + 1);
-  return status < 0 || status > WEFT_INTERNAL ? "unknown" : kNames[static_cast<std::size_t>(status)];
+  if (status == WEFT_OK) return "ok";
+  if (status == WEFT_CACHE_FULL) return "cache_full";
+  if (status == WEFT_INTERNAL) return "internal";
+  if (status < WEFT_INVALID_ARGUMENT || status > WEFT_UNAVAILABLE) return "unknown";
+  return to_string(static_cast<weft::ErrorCode>(status - 1)).data();  // Of literals.
 }
 
 const char* weft_stop_name(weft_stop stop) {

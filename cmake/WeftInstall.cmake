@@ -87,8 +87,8 @@ list(TRANSFORM weft_graph_headers REPLACE "(.+)" "PATTERN;weft/\\1;EXCLUDE" OUTP
 list(TRANSFORM weft_graph_header_folders REPLACE "(.+)" "PATTERN;weft/\\1;EXCLUDE" OUTPUT_VARIABLE no_graph_folders)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/weft" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
         FILES_MATCHING PATTERN "*.h" ${no_graph_headers} ${no_graph_folders})
-install(FILES "${PROJECT_SOURCE_DIR}/c/weft.h" "${PROJECT_SOURCE_DIR}/c/weft_graph.h" "${PROJECT_SOURCE_DIR}/c/weft_media.h"
-        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+file(GLOB c_headers "${PROJECT_SOURCE_DIR}/c/weft*.h")
+install(FILES ${c_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/libweft-dev" RENAME copyright)
 
 # pkg-config knows where the .pc file lies; the prefix is found from there.

@@ -67,7 +67,7 @@ def make_pages(folder: Path, environments: Path) -> None:
 
 def make_c_reference(folder: Path) -> list[str]:
     """Returns the mistakes in the headers."""
-    headers = [SOURCE / "c" / name for name in ("weft.h", "weft_graph.h", "weft_media.h")]
+    headers = sorted((SOURCE / "c").glob("weft*.h"))
     warnings = doxygen(folder, "c", f"# The C API\n\n[Headers](files.html)\n\n[Guide](../../c.html). {BACK}",
                        {"LANGUAGE": "C", "INPUT": " ".join(map(str, headers)), "OPTIMIZE_OUTPUT_FOR_C": "YES"})
     return [line for line in warnings if not any(kind in line for kind in BY_NAME)]
