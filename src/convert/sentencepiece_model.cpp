@@ -108,7 +108,7 @@ SentencePieceModel read_sentencepiece(std::span<const std::byte> bytes) {
   constexpr std::uint64_t kPieces = 1, kTrainer = 2, kNormaliser = 3;
   SentencePieceModel model;
   const auto trainer = [&](const Field& field) {
-    constexpr std::uint64_t kKind = 3, kUnknown = 40, kBos = 41, kEos = 42, kPadding = 43;
+    constexpr std::uint64_t kKind = 3, kUnknownId = 40, kBos = 41, kEos = 42, kPadding = 43;
     constexpr std::int64_t kUnigram = 1, kPairs = 2;
     // Numbers below 0 are stored as 64 bits, or cut to 32.
     const std::int64_t id = static_cast<std::int32_t>(field.number);
@@ -116,7 +116,7 @@ SentencePieceModel read_sentencepiece(std::span<const std::byte> bytes) {
       throw Error(ErrorCode::kUnsupported,
                   "the sentencepiece model is of the type word or char; known are unigram and BPE");
     if (field.id == kKind) model.unigram = field.whole() == kUnigram;
-    if (field.id == kUnknown) model.unknown = id;
+    if (field.id == kUnknownId) model.unknown = id;
     if (field.id == kBos) model.bos = id;
     if (field.id == kEos) model.eos = id;
     if (field.id == kPadding) model.padding = id;
