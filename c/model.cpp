@@ -105,6 +105,8 @@ ModelParams model_params(const weft_model_params& p) {
   placement.n_ctx = p.n_ctx;
   placement.n_sequences = p.n_sequences;
   placement.n_ubatch = p.n_ubatch;
+  placement.n_ctx_min = p.n_ctx_min;
+  if (p.fit_margin > 0) placement.margins.push_back({.device = "", .bytes = p.fit_margin});
   for (const weft_pin& pin : list(p.pins, p.n_pins, "pins"))
     placement.pins.push_back({.pattern = need_text(pin.pattern, "a pin's pattern"),
                               .device = need_text(pin.device, "a pin's device")});

@@ -85,10 +85,14 @@ typedef struct weft_model_params {
   void* progress_data;              ///< Given to it.
   bool split_rows;      ///< Tensor parallelism: devices share each layer, by heads and rows of matrices.
   bool experts_on_cpu;  ///< All experts (MoE) are placed on the CPU.
-  bool fit;             ///< Refuse a model that exceeds a device's free memory.
+  /// Refuse a model that exceeds a device's free memory, and choose n_ctx, experts and layers that fit as far
+  /// as they are left open.
+  bool fit;
   /// Pack weights for the kernels. false: use them in the mapped file, which makes steps slower.
   bool repack;
   const char* chat_template;  ///< Replaces the file's chat template (Jinja); NULL: the file's.
+  uint64_t fit_margin;        ///< Bytes of each device that `fit` leaves free.
+  int32_t n_ctx_min;          ///< The least n_ctx that `fit` may choose. 0: it keeps a given n_ctx.
 } weft_model_params;
 
 /// Properties of a model.

@@ -24,6 +24,7 @@
 #include "options/arguments.h"
 #include "options/constraint_options.h"
 #include "options/escapes.h"
+#include "options/fit_options.h"
 #include "options/media_options.h"
 #include "options/option_table.h"
 #include "options/options.h"
@@ -474,7 +475,9 @@ int run(ChatOptions options) {
                               .tool_choice = options.tool_choice};
   InterruptGuard interrupt;
   options.model.chat_template = template_text(options.chat_template);
-  const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
+  const LoadedModel loaded =
+      load_model(options.model, options.talk, interrupt, options.context,
+                 margins_of_companions(options.mmproj, options.speculation, options.model, options.context));
   const SamplerParams sampling = sampler_params(options.sampling, loaded.model->tokenizer());
   // Before the template: for an encoder the context has the better error.
   ContextParams context_of = context_params(options.context, options.model);

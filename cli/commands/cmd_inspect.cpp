@@ -17,6 +17,7 @@
 #include "files/hub_models.h"
 #include "files/json_output.h"
 #include "options/arguments.h"
+#include "options/fit_options.h"
 #include "options/options.h"
 #include "serving/cluster_plan.h"
 #include "terminal/text_format.h"
@@ -158,7 +159,11 @@ Json to_json(const PlanReport& plan) {
                                {"weights", device.weights},
                                {"cache", device.cache},
                                {"workspace", device.workspace},
+                               {"margin", device.margin},
                                {"free", device.free}});
+  json["layers"] = plan.n_layers;
+  json["cpu_moe_layers"] = plan.n_cpu_moe;
+  json["context"] = plan.n_ctx;
   json["splits"] = Json::array();
   for (const PlanReport::Split& split : plan.splits)
     json["splits"].push_back(
@@ -177,11 +182,7 @@ std::string to_report(const PlanReport& plan, const Talk& talk) {
   const bool color = use_color(talk.color, 1);
   const auto heading = [color](std::string_view text) { return styled(text, kBold, color) + "\n"; };
   std::string out = heading("Memory");
-  std::vector<std::vector<std::string>> rows = {{"  device", "weights", "cache", "workspace", "free"}};
-  for (const PlanReport::Device& device : plan.devices)
-    rows.push_back({"  " + device.name, bytes_text(device.weights), bytes_text(device.cache),
-                    bytes_text(device.workspace), bytes_text(device.free)});
-  out += table_text(rows);
+  for (const std::string& line : to_table(plan)) out += "  " + line + "\n";
   std::uint64_t bytes = 0;
   for (const PlanReport::Copy& copy : plan.copies) bytes += copy.bytes;
   out += "\n" + heading(fmt::format("Splits: {}, with {} copies ({}) in a step of one token",
@@ -226,7 +227,10 @@ int run_plan(const InspectOptions& options, const std::filesystem::path& path) {
   params.placement = placement_params(options.devices);
   params.n_cpu_moe = options.devices.n_cpu_moe;
   params.placement.n_ctx = options.context.n_ctx;
+  params.placement.k_type = options.context.k_type;
+  params.placement.v_type = options.context.v_type;
   params.registry = find_all_backends();
+  params.placement.margins = target_margins(options.devices, *params.registry);
   note_missing_gpu(options.devices, params.placement, *params.registry, options.talk);
   const std::string why = choose_split(path, options.devices, options.context.n_texts, params);
   const PlanReport plan = inspect_plan(path, params);

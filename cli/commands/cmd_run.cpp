@@ -26,6 +26,7 @@
 #include "options/arguments.h"
 #include "options/constraint_options.h"
 #include "options/escapes.h"
+#include "options/fit_options.h"
 #include "options/media_options.h"
 #include "options/options.h"
 #include "options/speculation_options.h"
@@ -307,7 +308,9 @@ int run(const RunOptions& options) {
   check(options);
   const std::optional<Grammar> grammar = grammar_of(options.constraint);
   InterruptGuard interrupt;
-  const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
+  const LoadedModel loaded =
+      load_model(options.model, options.talk, interrupt, options.context,
+                 margins_of_companions(options.mmproj, options.speculation, options.model, options.context));
   PromptWithMedia with_media = read_prompt(options, loaded);
   const std::vector<Token>& prompt = with_media.tokens;
   if (!options.logits_file.empty()) refuse_source(*loaded.model, "run --logits");

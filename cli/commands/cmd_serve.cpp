@@ -29,6 +29,7 @@
 #include "http/listening.h"
 #include "http/tls.h"
 #include "options/arguments.h"
+#include "options/fit_options.h"
 #include "options/log_options.h"
 #include "options/media_options.h"
 #include "options/options.h"
@@ -56,14 +57,11 @@ constexpr int kMostCells = 1 << 17;
 constexpr int kKeptTexts = 64;
 
 /// "a,b" is two words, as llama.cpp has it.
-std::vector<std::string> split_at_commas(const std::vector<std::string>& texts) {
+std::vector<std::string> words_of(const std::vector<std::string>& lists) {
   std::vector<std::string> words;
-  for (const std::string& text : texts)
-    for (std::size_t begin = 0; begin <= text.size();) {
-      const std::size_t comma = std::min(text.find(',', begin), text.size());
-      if (comma > begin) words.push_back(text.substr(begin, comma - begin));
-      begin = comma + 1;
-    }
+  for (const std::string& list : lists)
+    for (std::string& word : split_at_commas(list))
+      if (!word.empty()) words.push_back(std::move(word));
   return words;
 }
 
@@ -101,10 +99,10 @@ std::vector<ModelSpec> model_specs(const ServeOptions& options) {
   for (const NamedAdapter& adapter : named_adapters(options.model.adapters))
     if (adapter.named) specs.front().adapters.push_back(adapter.file.name);
   // The first alias is the name that clients see.
-  const std::vector<std::string> aliases = split_at_commas(options.aliases);
+  const std::vector<std::string> aliases = words_of(options.aliases);
   for (std::size_t i = 0; i < aliases.size(); ++i)
     specs.front().aliases.push_back(i == 0 ? std::exchange(specs.front().name, aliases[i]) : aliases[i]);
-  specs.front().tags = split_at_commas(options.tags);
+  specs.front().tags = words_of(options.tags);
   std::set<std::string_view> names;
   for (const ModelSpec& spec : specs) {
     std::set<std::string_view> of_model(spec.aliases.begin(), spec.aliases.end());
@@ -253,13 +251,34 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
       now.lost = others->lost();
       return now;
     };
+    const auto own = std::make_shared<Footprint>(*footprint);  // Another model's load changes the other one.
     // Evaluated again when processes are lost. On the pool's thread alone.
-    const auto params_now = [=, &log](const std::function<bool(float)>& told) {
+    const auto params_now = [=, &log](const std::function<bool(float)>& told, bool again) {
       const ModelOptions now = options_now();
       if (std::exchange(*told_lost, now.lost) != now.lost)
         log.write(LogLevel::kWarning, describe_loss(now.lost, placement_params(options->model)));
       ModelParams params = model_params(now, options->context, options->talk);
       params.progress = told;
+      params.placement.n_ctx = own->cells;
+      params.placement.n_sequences = options->n_parallel + kKeptTexts;
+      if (options->context.n_ctx > 0 || again) {
+        params.placement.n_ctx_min = 0;  // The length is given, or that of contexts so far.
+      } else if (params.placement.n_ctx_min == 0) {
+        params.placement.n_ctx_min = kCellsEach;
+      }
+      if (spec.path == default_path) {
+        const auto others =
+            margins_of_companions(options->mmproj, options->speculation, now, options->context);
+        for (Margin& margin : others(spec.path, *params.registry))
+          params.placement.margins.push_back(std::move(margin));
+      }
+      params.placed = [=, &log](const PlacementReport& report) {
+        own->cells = report.n_ctx;
+        own->cells_each = std::min(own->cells_each, report.n_ctx);
+        if (is_worth_a_table(report))
+          for (const std::string& line : to_table(report))
+            log.write(LogLevel::kInfo, fmt::format("model '{}': {}", spec.name, line));
+      };
       if (!spec.is_adapted) {
         params.adapters.clear();
         params.control_vectors.clear();
@@ -268,10 +287,10 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
       if (!why.empty()) log.write(LogLevel::kInfo, why);
       return params;
     };
-    server::ServedModelParams served = served_params(*options, spec, *footprint);
+    const std::shared_ptr<Model> model = Model::load(spec.path, params_now(progress, false));
+    server::ServedModelParams served = served_params(*options, spec, *own);
     if (trace != nullptr)
       served.on_step = [trace, name = spec.name](const StepRecord& record) { trace->step(name, record); };
-    const std::shared_ptr<Model> model = Model::load(spec.path, params_now(progress));
     for (const std::string& what : model->notes())
       log.write(LogLevel::kWarning, fmt::format("model '{}': {}", spec.name, what));
     if (model->chat_template() == nullptr && !model->info().encoder &&
@@ -289,7 +308,7 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
     };
     served.reload = [=](const std::function<bool(float)>& progress_again) {
       *n_others = others->count();
-      model->reload(params_now(progress_again));
+      model->reload(params_now(progress_again, true));
     };
     if (model->info().recurrent && !model->info().encoder) {
       if (asks_for_drafts(options->speculation))
@@ -349,7 +368,7 @@ std::string host_list(const ServeOptions& options) {
 /// The names that browsers may know this server by, and the pages that may use it.
 server::OriginRules origin_rules(const ServeOptions& options, bool has_keys) {
   server::OriginRules rules;
-  const std::vector<std::string> listed = split_at_commas(options.cors_origins);
+  const std::vector<std::string> listed = words_of(options.cors_origins);
   rules.all = options.cors || std::find(listed.begin(), listed.end(), "*") != listed.end() ||
               (has_keys && listed.empty());
   rules.any_host = has_keys;  // A key says that the client may use the server.

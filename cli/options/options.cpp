@@ -172,8 +172,18 @@ void add_device_options(CLI::App& app, ModelOptions& options) {
   add_size(app, "--n-cpu-moe", options.n_cpu_moe, {0, std::numeric_limits<int>::max(), "0: none"},
            "keep the experts' weights of the first N layers on the CPU (default 0)")
       ->group(group);
-  add_switch(app, "--fit", options.placement.fit,
-             "refuse a model that does not fit into a device's memory (default)")
+  add_switch(
+      app, "--fit", options.placement.fit,
+      "fit the model into the devices' memory (default): a shorter context, then experts and layers on "
+      "the CPU, as far as no option sets them; refuse it if it still does not fit")
+      ->group(group);
+  app.add_option("--fit-target", options.fit_target,
+                 "MiB of each device that --fit leaves free, one number or one per device (default: 1024 on "
+                 "GPUs)")
+      ->type_name("MIB,...")
+      ->group(group);
+  add_size(app, "--fit-ctx", options.placement.n_ctx_min, {0},
+           "shortest context that --fit may choose if -c is not given (default 4096)")
       ->group(group);
 }
 
@@ -187,20 +197,21 @@ std::optional<int> parse_layers(std::string_view option, const std::string& text
   return n;
 }
 
+std::vector<std::string> split_at_commas(std::string_view list) {
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; begin < list.size();) {
+    const std::size_t comma = std::min(list.find(',', begin), list.size());
+    words.emplace_back(list.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  return words;
+}
+
 PlacementParams placement_params(const ModelOptions& options) {
-  const auto words = [](const std::string& list) {
-    std::vector<std::string> result;
-    for (std::size_t begin = 0; begin < list.size();) {
-      const std::size_t comma = std::min(list.find(',', begin), list.size());
-      result.push_back(list.substr(begin, comma - begin));
-      begin = comma + 1;
-    }
-    return result;
-  };
   PlacementParams params = options.placement;
   params.split_rows = options.split_rows.value_or(false);
-  params.devices = words(options.devices);
-  for (const std::string& word : words(options.shares)) {
+  params.devices = split_at_commas(options.devices);
+  for (const std::string& word : split_at_commas(options.shares)) {
     float share = 0.0f;
     const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), share);
     if (error != std::errc{} || rest != word.data() + word.size() || !(share >= 0.0f))
@@ -263,10 +274,15 @@ ModelParams model_params(const ModelOptions& options, const ContextOptions& cont
   params.n_cpu_moe = options.n_cpu_moe;
   const ContextParams expected = context_params(context, options);
   params.placement.n_ctx = expected.n_ctx;
+  if (expected.n_ctx > 0) params.placement.n_ctx_min = 0;  // The user's length is kept.
+  params.placement.n_sequences = context.n_texts;
+  params.placement.k_type = expected.k_type;
+  params.placement.v_type = expected.v_type;
   params.placement.n_ubatch = expected.n_ubatch;
   params.placement.n_source = expected.n_source;
   params.registry = find_all_backends();
   note_missing_gpu(options, params.placement, *params.registry, talk);
+  params.placement.margins = target_margins(options, *params.registry);
   return params;
 }
 
@@ -279,11 +295,19 @@ void refuse_source(const Model& model, std::string_view command) {
 }
 
 LoadedModel load_model(const ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt,
-                       const ContextOptions& context) {
+                       const ContextOptions& context, const OtherMargins& others) {
   const auto start = std::chrono::steady_clock::now();
   const std::filesystem::path path = find_model(options.model, talk, [&] { return !interrupt.requested(); });
   Progress bar(talk, "loading " + path.filename().string());
   ModelParams params = model_params(options, context, talk);
+  if (others)
+    for (Margin& margin : others(path, *params.registry))
+      params.placement.margins.push_back(std::move(margin));
+  params.placed = [&](const PlacementReport& report) {
+    if (!talk.verbose && !is_worth_a_table(report)) return;
+    bar.done();
+    for (const std::string& line : to_table(report)) note(talk, line);
+  };
   params.progress = [&](float fraction) {
     bar.update(fraction);
     return !interrupt.requested();

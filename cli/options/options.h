@@ -10,6 +10,7 @@
 
 #include "options/adapter_options.h"
 #include "options/arguments.h"
+#include "options/fit_options.h"
 #include "options/option_types.h"
 #include "terminal/terminal.h"
 #include "weft/context.h"
@@ -45,11 +46,14 @@ struct ModelOptions {
   std::string devices, shares, n_layers;
   std::string_view layers_option = "--gpu-layers";  ///< The option of `n_layers`, for messages.
   int n_cpu_moe = 0;
+  std::string fit_target;  ///< MiB to leave free, for all GPUs or one number for each device.
   std::vector<std::string> pins;
   std::vector<std::string> lost;  ///< Devices that have been lost since the program began.
 };
 /// The number of layers on devices; nothing: the number that fits. Messages name `option`. Throws UsageError.
 std::optional<int> parse_layers(std::string_view option, const std::string& text);
+/// The words between commas.
+std::vector<std::string> split_at_commas(std::string_view list);
 /// The placement that the options ask for, without lost devices. Throws UsageError.
 PlacementParams placement_params(const ModelOptions& options);
 /// The CPU and the backends in the program's folder and in the folders of WEFT_BACKENDS.
@@ -96,9 +100,9 @@ ContextParams context_params(const ContextOptions& options, const ModelOptions& 
 void refuse_source(const Model& model, std::string_view command);
 
 /// Loads the model with a progress bar. Ctrl-C ends it with Error kCancelled. The model is spread over
-/// devices so that such contexts fit.
+/// devices so that such contexts fit, beside the memory of `others`.
 LoadedModel load_model(const ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt,
-                       const ContextOptions& context = {});
+                       const ContextOptions& context = {}, const OtherMargins& others = {});
 
 /// The parameters that load the model so that such contexts fit into memory with it. Finds the backends.
 ModelParams model_params(const ModelOptions& options, const ContextOptions& context, const Talk& talk);

@@ -33,11 +33,6 @@
 
 namespace weft {
 
-/// The element type of cached keys or values. Head sizes must be multiples of 32 for kQ8_0 and kQ4_0, and
-/// even for kBF16. With kAuto it is kBF16 if attention reads it faster than kF16 on all devices, otherwise
-/// kF16.
-enum class CacheType : std::uint8_t { kAuto, kF32, kF16, kBF16, kQ8_0, kQ4_0 };
-
 struct ContextParams {
   /// Cells of the cache, shared by all sequences. 0: the training context length, at most 8192.
   int n_ctx = 0;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "weft/language.h"
+#include "weft/types.h"
 
 #pragma GCC visibility push(default)
 
@@ -78,6 +79,12 @@ struct Pin {
 };
 
 /// How a model is placed on devices. Nodes without a rule are placed where a step is estimated to be fastest.
+/// Memory of a device that PlacementParams::fit leaves free, for other models or programs.
+struct Margin {
+  std::string device = {};  ///< As in PlacementParams::devices. Empty: each of them.
+  std::uint64_t bytes = 0;
+};
+
 struct PlacementParams {
   /// Names of devices, as in list_devices(). "NAME=DEVICE" opens DEVICE under the name NAME, also a second
   /// time. The CPU is always added and takes the remaining nodes. Empty: the devices of the pins and, unless
@@ -95,13 +102,20 @@ struct PlacementParams {
   /// Whether all experts (MoE) are placed on the CPU.
   bool experts_on_cpu = false;
   std::vector<Pin> pins = {};
-  /// Refuse a placement that exceeds the free memory of a device. n_layers -1 then means all layers that fit.
+  /// Refuse a placement that exceeds the free memory of a device, and choose the rest so that it fits. If not
+  /// everything fits, the expected contexts become shorter (n_ctx_min). Then experts of the first layers stay
+  /// on the CPU, unless experts_on_cpu or n_cpu_moe say how many. Then whole layers do if n_layers is -1.
   bool fit = true;
-  // The sizes of the expected contexts, for `fit`:
+  std::vector<Margin> margins = {};  ///< For `fit`. Margins of the same device add up.
+  /// The least n_ctx that `fit` may choose. 0: a given n_ctx is kept, and the default may become 4096.
+  int n_ctx_min = 0;
+  // The expected contexts, for `fit`:
   int n_ctx = 0;  ///< 0: a context's default.
   int n_sequences = 1;
   int n_ubatch = 512;
   int n_source = 0;  ///< 0: a context's default.
+  CacheType k_type = CacheType::kAuto;
+  CacheType v_type = CacheType::kAuto;
 };
 
 }  // namespace weft

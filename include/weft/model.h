@@ -30,6 +30,23 @@ namespace engine {
 struct ModelImpl;
 }
 
+/// The devices and memory of a model and of a context of the expected size (PlacementParams).
+struct PlacementReport {
+  struct Device {
+    std::string name = {};
+    std::uint64_t weights = 0, cache = 0;
+    std::uint64_t workspace = 0;  ///< Bytes for inputs, outputs, copies and temporaries of steps.
+    std::uint64_t margin = 0;     ///< Left free (PlacementParams::margins).
+    std::uint64_t free = 0;       ///< Free before loading.
+  };
+  std::vector<Device> devices = {};
+  int n_layers = 0;      ///< Layers on PlacementParams::devices; the output head counts as one.
+  int n_layers_all = 0;  ///< The model's layers and its output head.
+  int n_cpu_moe = 0;     ///< The first layers whose experts stay on the CPU.
+  int n_ctx = 0;         ///< Cells of the expected context.
+  int n_ctx_full = 0;    ///< Its cells before `fit` lowered them.
+};
+
 /// The instruction set of the CPU kernels. kBest: the fastest that this machine supports. The others are for
 /// tests and comparison.
 enum class CpuIsa : std::uint8_t {
@@ -90,6 +107,8 @@ struct ModelParams {
   /// The first and last layer to which control vectors are added. -1: all layers that the files have.
   int first_control_layer = -1;
   int last_control_layer = -1;
+  /// Called by the loading thread after devices are chosen, before weights are loaded.
+  std::function<void(const PlacementReport&)> placed = {};
   /// Called by the loading thread with the progress, 0 to 1. Returning false cancels (Error kCancelled).
   std::function<bool(float)> progress = {};
 };
@@ -115,6 +134,7 @@ struct ModelInfo {
   bool weights_mapped = false;
   int n_vocab = 0;
   int n_ctx_train = 0;  ///< 0: the file does not state it.
+  int n_ctx_fit = 0;    ///< The default of ContextParams::n_ctx if `fit` has lowered it; otherwise 0.
   int n_embd = 0;
   int n_embd_input = 0;  ///< Size of an embedding that replaces a token: n_embd, or a multiple of it.
   int n_layers = 0;
@@ -235,14 +255,8 @@ struct FileInfo {
 FileInfo inspect(const std::filesystem::path& path, const ContextParams& context);
 FileInfo inspect(const std::filesystem::path& path);  ///< With default ContextParams.
 
-/// Where a model's weights and nodes are placed, for contexts of the expected size (PlacementParams).
-struct PlanReport {
-  struct Device {
-    std::string name = {};
-    std::uint64_t weights = 0, cache = 0;
-    std::uint64_t workspace = 0;  ///< Bytes for inputs, outputs, copies and temporaries of steps.
-    std::uint64_t free = 0;
-  };
+/// Where a model's weights and nodes are placed, for contexts of the expected size.
+struct PlanReport : PlacementReport {
   /// Consecutive nodes of the graph on one device.
   struct Split {
     std::string device = {};
@@ -255,7 +269,6 @@ struct PlanReport {
     std::uint64_t bytes = 0;  ///< Bytes of one step with one token, at most.
     int before = 0;           ///< The index of the first split that reads it.
   };
-  std::vector<Device> devices = {};
   std::vector<Split> splits = {};
   std::vector<Copy> copies = {};
   std::string drawing = {};  ///< The graph, for Graphviz.

@@ -70,6 +70,15 @@ std::span<const Field<ModelParams>> model_fields() {
                    params.placement.pins.push_back({.pattern = pattern, .device = device});
                }},
       inner<&M::placement, &P::fit>("fit"),
+      Field<M>{"fit_margin",
+               [](M& params, nb::handle value) {
+                 params.placement.margins.push_back({.bytes = nb::cast<std::uint64_t>(value)});
+               }},
+      inner<&M::placement, &P::n_ctx_min>("n_ctx_min"),
+      Field<M>{"k_type",
+               [](M& params, nb::handle value) { params.placement.k_type = cache_type("k_type", value); }},
+      Field<M>{"v_type",
+               [](M& params, nb::handle value) { params.placement.v_type = cache_type("v_type", value); }},
       inner<&M::placement, &P::n_ctx>("n_ctx"),
       inner<&M::placement, &P::n_sequences>("n_sequences"),
       inner<&M::placement, &P::n_ubatch>("n_ubatch"),

@@ -58,7 +58,7 @@ ContextParams fill_in(ContextParams p, const ModelInfo& info, CacheType cache, b
   const auto at_most = [&](int most) {
     return info.n_ctx_train > 0 ? std::min(info.n_ctx_train, most) : most;
   };
-  if (p.n_ctx == 0) p.n_ctx = at_most(kDefaultContext);
+  if (p.n_ctx == 0) p.n_ctx = info.n_ctx_fit > 0 ? info.n_ctx_fit : at_most(kDefaultContext);
   checked("the context length", p.n_ctx, kMaxContext);
   checked("the number of sequences", p.n_sequences, kMaxSequences);
   checked("the ubatch size", p.n_ubatch, kMaxBatchStep);

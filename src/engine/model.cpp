@@ -168,12 +168,13 @@ Destination destination_of(const gguf::File& file, const model::ModelDescription
                            const ModelInfo& info, const ModelParams& params) {
   const auto registry = params.registry != nullptr ? params.registry : load_backends();
   const PlacementParams placement = engine::choose_devices(*registry, params.placement);
-  return {registry, placement,
-          model::build_graph(file, description, engine::expected_sizes(placement, info))};
+  return {
+      registry, placement,
+      model::build_graph(file, description, engine::expected_sizes(placement, info, description.hparams))};
 }
 
 /// Opens the devices and loads the weights. If it throws, some of them are loaded.
-void place_weights(engine::ModelImpl& impl, const Destination& to, const ModelParams& params) {
+void place_weights(engine::ModelImpl& impl, Destination to, const ModelParams& params) {
   impl.devices = exec::open_devices(*to.registry, to.placement,
                                     {.n_threads = params.n_threads,
                                      .feature = feature_of(params.isa),
@@ -181,9 +182,18 @@ void place_weights(engine::ModelImpl& impl, const Destination& to, const ModelPa
                                      .kept = kept_weights(impl, params, to.placement.devices),
                                      .compiled = params.pack_cache});
   impl.row_shares = engine::row_shares(to.placement);
-  impl.device_of =
-      engine::place_model(to.graph.graph, impl.info.n_layers, impl.devices, to.placement, params.n_cpu_moe);
-  load_weights(impl, to.graph, params);
+  const auto build = [&](int n_ctx) {
+    return model::build_graph(
+        impl.file, impl.description,
+        engine::expected_sizes(to.placement, impl.info, impl.description.hparams, n_ctx));
+  };
+  engine::PlacedGraph placed = engine::place_model(std::move(to.graph), build, impl.info, impl.devices,
+                                                   to.placement, params.n_cpu_moe);
+  impl.device_of = std::move(placed.device_of);
+  const PlacementReport& report = placed.report;
+  if (to.placement.n_ctx == 0 && report.n_ctx < report.n_ctx_full) impl.info.n_ctx_fit = report.n_ctx;
+  if (params.placed) params.placed(report);
+  load_weights(impl, placed.graph, params);
   impl.weights_mapped = true;
   for (const auto& device : impl.devices.devices)
     impl.weights_mapped = device->finish_weights() && impl.weights_mapped;
@@ -294,7 +304,7 @@ std::shared_ptr<Model> Model::load(const std::filesystem::path& path, const Mode
   model::ModelDescription description = model::describe(file);
   description.additions = engine::load_additions(params, file, description.hparams);
   ModelInfo info = engine::model_info(file, description);
-  const Destination to = destination_of(file, description, info, params);
+  Destination to = destination_of(file, description, info, params);
   text::Vocabulary vocabulary = engine::vocabulary_from_gguf(file, params.pre_tokenizer);
   fit_vocabulary(vocabulary, info.n_vocab);
   if (!params.chat_template.empty()) vocabulary.chat_template = params.chat_template;
@@ -318,7 +328,7 @@ std::shared_ptr<Model> Model::load(const std::filesystem::path& path, const Mode
     }
   }
   impl->fingerprint = engine::model_fingerprint(impl->file, impl->description);
-  place_weights(*impl, to, params);
+  place_weights(*impl, std::move(to), params);
   impl->info.weight_bytes = impl->weight_bytes;
   impl->info.weights_mapped = impl->weights_mapped;
   return std::shared_ptr<Model>(new Model(std::move(impl)));

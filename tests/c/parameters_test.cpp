@@ -335,6 +335,7 @@ TEST(CParameters, OfBatchersAndContextsActOrAreRefused) {
 TEST(CParameters, OfModelsAndChatsActOrAreRefused) {
   using P = weft_model_params;
   static const char* const unknown[] = {"nothing of this name"};
+  static const char* const second[] = {"second=cpu"};
   static const float shares[] = {0.0f, -1.0f};
   static const weft_pin pin = {"output", "nothing"};
   static const weft_adapter_file adapter = {"nothing", nullptr};
@@ -367,7 +368,13 @@ TEST(CParameters, OfModelsAndChatsActOrAreRefused) {
         unseen(&P::split_rows, "of several devices"),
         unseen(&P::experts_on_cpu, "of models with experts"),
         unseen(&P::fit, "of devices whose memory is too small"),
-        unseen(&P::repack, "the same results, slower")},
+        unseen(&P::repack, "the same results, slower"),
+        refused(&P::fit_margin, std::uint64_t{1} << 60).with([](P& p) {
+          p.devices = second;
+          p.n_devices = 1;
+          p.n_gpu_layers = 1;
+        }),
+        refused(&P::n_ctx_min, -1)},
        made(weft_model_params_init), loaded);
 
   using C = weft_chat_params;

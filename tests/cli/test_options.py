@@ -113,6 +113,8 @@ DEVICES = {
     "cpu-moe": Untested("needs a GPU"),
     "n-cpu-moe": Refused(["--n-cpu-moe", "-1"]),
     "fit": Untested("needs a device that is too small"),
+    "fit-target": Refused(["--fit-target", "many"]),
+    "fit-ctx": Refused(["--fit-ctx", "-1"]),
 }
 MODEL = ADAPTERS | DEVICES | {
     "model": Effect(["-m", "nosuch.gguf"]),

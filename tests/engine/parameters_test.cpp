@@ -372,9 +372,12 @@ TEST(Parameters, OfModelsActOrAreRefused) {
         both(&D::shares, {3.0f, 1.0f}, {1.0f, 1.0f, 1.0f}), acts(&D::split_rows, true),
         unseen(&D::experts_on_cpu, "of models with experts"),
         both(&D::pins, {{"output", "second"}}, {{"output", "nothing"}}),
-        unseen(&D::fit, "of devices whose memory is too small"), both(&D::n_ctx, 2048, -1).with(one_device),
+        unseen(&D::fit, "of devices whose memory is too small"),
+        unseen(&D::margins, "of devices whose memory is too small (fit_test.cpp)"),
+        refused(&D::n_ctx_min, -1), both(&D::n_ctx, 2048, -1).with(one_device),
         both(&D::n_sequences, 64, 0).with(one_device), both(&D::n_ubatch, 64, 0).with(one_device),
-        refused(&D::n_source, -1)},
+        refused(&D::n_source, -1), acts(&D::k_type, CacheType::kF32).with(one_device),
+        acts(&D::v_type, CacheType::kF32).with(one_device)},
        both_devices, placed);
 
   D wrong;
@@ -386,6 +389,7 @@ TEST(Parameters, OfModelsActOrAreRefused) {
         unseen(&P::chat_template, "of chats, and what ends a turn (end_tokens_test.cpp)"),
         refused(&P::adapters, {{.path = "nothing"}}), refused(&P::control_vectors, {{.path = "nothing"}}),
         refused(&P::first_control_layer, 1), refused(&P::last_control_layer, 1),
+        unseen(&P::placed, "before weights are loaded (fit_test.cpp)"),
         refused(&P::progress, [](float) { return false; })},
        P{}, result);
 }

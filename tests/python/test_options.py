@@ -251,6 +251,8 @@ LOAD = {
     "n_cpu_moe": None,
     "pins": lambda load: raises(weft.Error, "nowhere", load, pins=[("blk", "nowhere")]),
     "fit": None,
+    "fit_margin": None,
+    "n_ctx_min": None,
     "repack": None,
     "pack_cache": lambda load, adapter: load(pack_cache=adapter.parent / "packed") and any((adapter.parent / "packed").iterdir()),
     "pre_tokenizer": lambda load: raises(weft.Error, "none-such", load, GOLDEN / "qwen2/model.gguf", pre_tokenizer="none-such"),
@@ -261,7 +263,7 @@ LOAD = {
 TABLES = {"LoadOptions": LOAD, "ContextOptions": CONTEXT, "ServiceOptions": SERVICE}
 # Rows without a function: results of a CPU do not differ. Their types and ranges are checked all the same.
 WRONG = {"n_threads": 1025, "n_ubatch": 0, "n_outputs": -1, "max_step_ms": 0, "n_gpu_layers": -2, "split_rows": 1, "cpu_moe": "yes",
-         "n_cpu_moe": -1, "fit": 0, "repack": "no"}  # fmt: skip
+         "n_cpu_moe": -1, "fit": 0, "repack": "no", "fit_margin": -1, "n_ctx_min": -1}  # fmt: skip
 
 
 def test_every_option_of_models_has_a_row():

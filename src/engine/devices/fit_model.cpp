@@ -1,7 +1,11 @@
 #include "engine/devices/fit_model.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
 
+#include "base/to_size.h"
 #include "engine/context_params.h"
 #include "engine/devices/placement_rules.h"
 #include "engine/graph_sizes.h"
@@ -12,31 +16,158 @@
 namespace weft::engine {
 namespace {
 
-/// The devices whose memory a placement exceeds, with the needed memory; empty where it fits.
-std::string exceeded(const Graph& graph, const exec::DeviceSet& set, std::span<const int> device_of) {
-  const std::vector<Device*> devices = set.pointers();
-  const auto needs = memory_needs(graph, devices, device_of, set.host);
-  for (std::size_t d = 0; d < devices.size(); ++d) {
-    const DeviceInfo& info = devices[d]->info();
-    // The CPU's memory also holds the file's pages, which the system can evict.
-    const std::uint64_t room = static_cast<int>(d) == set.host ? info.memory_total : info.memory_free;
-    if (needs[d].total() > room)
-      return info.name + " has " + std::to_string(room >> 20) + " MiB but needs " +
-             std::to_string(needs[d].total() >> 20) + " MiB";
+std::uint64_t margin_of(const PlacementParams& params, const exec::DeviceSet& set, int device) {
+  const bool is_named = std::ranges::find(set.named, device) != set.named.end();
+  const std::string& name = set.devices[to_size(device)]->info().name;
+  std::uint64_t bytes = 0;
+  for (const Margin& margin : params.margins)
+    if (margin.device.empty() ? is_named : margin.device == name) bytes += margin.bytes;
+  return bytes;
+}
+
+/// One way to place a graph.
+struct Choice {
+  std::vector<int> device_of = {};
+  int n_layers = 0;
+  int n_cpu_moe = 0;
+  std::string problem = {};  ///< The device whose memory it exceeds; empty: it fits.
+  bool fits() const { return problem.empty(); }
+};
+
+class FitSearch {
+ public:
+  FitSearch(int n_layers, const exec::DeviceSet& set, const PlacementParams& params, int n_cpu_moe)
+      : set_(set),
+        params_(params),
+        n_layers_(n_layers),
+        n_cpu_moe_(params.experts_on_cpu ? n_layers : n_cpu_moe),
+        most_(set.named.empty()      ? 0
+              : params.n_layers >= 0 ? std::min(params.n_layers, n_layers + 1)
+                                     : n_layers + 1) {}
+
+  /// All layers, and the experts that the user left to the devices.
+  Choice most(const Graph& graph) const { return choose(graph, most_, n_cpu_moe_); }
+
+  /// The most that fits; if nothing does, the first problem.
+  Choice best(const Graph& graph) const {
+    const Choice first = most(graph);
+    if (first.fits() || set_.size() == 1) return first;
+    const int n_moe = experts_are_open(graph) ? n_layers_ : n_cpu_moe_;
+    if (n_moe != n_cpu_moe_) {
+      Choice fitting = choose(graph, most_, n_moe);
+      // All above `too_few` are tried or fit.
+      for (int too_few = 0; fitting.fits() && fitting.n_cpu_moe > too_few + 1;) {
+        const int middle = (too_few + fitting.n_cpu_moe) / 2;
+        Choice choice = choose(graph, most_, middle);
+        if (choice.fits()) {
+          fitting = std::move(choice);
+        } else {
+          too_few = middle;
+        }
+      }
+      if (fitting.fits()) return fitting;
+    }
+    for (int n = most_ - 1; params_.n_layers < 0 && n >= 0; --n)
+      if (Choice choice = choose(graph, n, n_moe); choice.fits()) return choice;
+    return first;
   }
-  return "";
+
+  Choice choose(const Graph& graph, int n_layers, int n_cpu_moe) const {
+    // Also with one device: it checks the pins.
+    const PlacementRules rules(graph, n_layers_, set_, params_, n_cpu_moe);
+    Choice choice{.n_layers = n_layers, .n_cpu_moe = n_cpu_moe};
+    if (set_.size() == 1) {
+      choice.device_of.assign(graph.nodes().size(), 0);
+      choice.problem = problem_of(graph, choice.device_of);
+      return choice;
+    }
+    for (const PlacementRules::Shares shares : rules.ways_to_share()) {
+      std::vector<int> device_of = exec::place_cheapest(graph, set_, rules.with_layers(n_layers, shares));
+      std::string problem = problem_of(graph, device_of);
+      const bool fits = problem.empty();
+      if (fits || choice.device_of.empty()) {
+        choice.device_of = std::move(device_of);
+        choice.problem = std::move(problem);
+      }
+      if (fits) break;
+    }
+    return choice;
+  }
+
+ private:
+  bool experts_are_open(const Graph& graph) const {
+    return !params_.experts_on_cpu && n_cpu_moe_ == 0 && most_ > 0 &&
+           std::ranges::any_of(graph.nodes(),
+                               [](const Node& node) { return node.tag.part == Part::kExperts; });
+  }
+
+  std::string problem_of(const Graph& graph, std::span<const int> device_of) const {
+    if (!params_.fit) return "";
+    const std::vector<Device*> devices = set_.pointers();
+    const auto needs = memory_needs(graph, devices, device_of, set_.host);
+    for (std::size_t d = 0; d < devices.size(); ++d) {
+      const DeviceInfo& info = devices[d]->info();
+      // The CPU's memory also holds the file's pages, which the system can evict.
+      const std::uint64_t memory = static_cast<int>(d) == set_.host ? info.memory_total : info.memory_free;
+      const std::uint64_t margin = std::min(margin_of(params_, set_, static_cast<int>(d)), memory);
+      if (needs[d].total() > memory - margin)
+        return info.name + " has " + std::to_string(memory >> 20) + " MiB" +
+               (margin > 0 ? " with a margin of " + std::to_string(margin >> 20) + " MiB" : "") +
+               " but needs " + std::to_string(needs[d].total() >> 20) + " MiB";
+    }
+    return "";
+  }
+
+  const exec::DeviceSet& set_;
+  const PlacementParams& params_;
+  const int n_layers_;
+  const int n_cpu_moe_;
+  const int most_;  ///< Layers on named devices, at most.
+};
+
+PlacementReport report_of(const Graph& graph, const exec::DeviceSet& set, const PlacementParams& params,
+                          const Choice& choice) {
+  PlacementReport report{.n_layers = choice.n_layers, .n_cpu_moe = choice.n_cpu_moe};
+  const std::vector<Device*> devices = set.pointers();
+  const auto needs = memory_needs(graph, devices, choice.device_of, set.host);
+  for (std::size_t d = 0; d < devices.size(); ++d)
+    report.devices.push_back({.name = devices[d]->info().name,
+                              .weights = needs[d].weights,
+                              .cache = needs[d].states,
+                              .workspace = needs[d].step_tensors + needs[d].workspace,
+                              .margin = margin_of(params, set, static_cast<int>(d)),
+                              .free = devices[d]->info().memory_free});
+  return report;
+}
+
+ContextParams expected_context(const PlacementParams& params, const ModelInfo& info, int n_ctx) {
+  return fill_in({.n_ctx = n_ctx > 0 ? n_ctx : params.n_ctx,
+                  .n_sequences = params.n_sequences,
+                  .n_ubatch = params.n_ubatch,
+                  .n_source = params.n_source,
+                  .k_type = params.k_type,
+                  .v_type = params.v_type},
+                 info, CacheType::kF16);
+}
+
+[[noreturn]] void refuse_to_place(const exec::DeviceSet& set, const std::string& problem) {
+  if (set.size() == 1)
+    throw Error(ErrorCode::kOutOfMemory,
+                "the model does not fit: " + problem +
+                    "; use a smaller model, a smaller quantization, or a shorter context");
+  throw Error(ErrorCode::kOutOfMemory,
+              "the model does not fit on its devices: " + problem +
+                  "; place fewer layers there, or use a smaller model or a shorter context");
 }
 
 }  // namespace
 
-model::GraphSizes expected_sizes(const PlacementParams& params, const ModelInfo& info) {
+model::GraphSizes expected_sizes(const PlacementParams& params, const ModelInfo& info,
+                                 const model::HParams& hparams, int n_ctx) {
   if (info.encoder) return encoder_sizes(default_text_length(info), row_shares(params));
-  const ContextParams context = fill_in({.n_ctx = params.n_ctx,
-                                         .n_sequences = params.n_sequences,
-                                         .n_ubatch = params.n_ubatch,
-                                         .n_source = params.n_source},
-                                        info, CacheType::kF16);
-  return graph_sizes(context, DType::kF16, DType::kF16, row_shares(params));
+  const ContextParams context = expected_context(params, info, n_ctx);
+  return graph_sizes(context, cache_dtype("K", context.k_type, hparams.k_head_dim()),
+                     cache_dtype("V", context.v_type, hparams.v_head_dim()), row_shares(params));
 }
 
 std::vector<exec::MemoryNeed> memory_needs(const Graph& graph, std::span<Device* const> devices,
@@ -52,32 +183,51 @@ std::vector<exec::MemoryNeed> memory_needs(const Graph& graph, std::span<Device*
   return needs;
 }
 
-std::vector<int> place_model(const Graph& graph, int n_layers, const exec::DeviceSet& set,
-                             const PlacementParams& params, int n_cpu_moe) {
-  // Also with one device: it checks the pins.
-  const PlacementRules rules(graph, n_layers, set, params, n_cpu_moe);
-  if (set.size() == 1) {
-    if (const std::string what = exceeded(graph, set, std::vector<int>(graph.nodes().size(), 0));
-        params.fit && !what.empty())
-      throw Error(ErrorCode::kOutOfMemory,
-                  "the model does not fit: " + what +
-                      "; use a smaller model, a smaller quantization, or a shorter context");
-    return std::vector<int>(graph.nodes().size(), 0);
-  }
-  const int all = set.named.empty() ? 0 : n_layers + 1;
-  std::string first_problem;
-  for (int n = params.n_layers >= 0 ? std::min(params.n_layers, all) : all; n >= 0; --n) {
-    for (const PlacementRules::Shares shares : rules.ways_to_share()) {
-      std::vector<int> device_of = exec::place_cheapest(graph, set, rules.with_layers(n, shares));
-      const std::string what = params.fit ? exceeded(graph, set, device_of) : "";
-      if (what.empty()) return device_of;
-      if (first_problem.empty()) first_problem = what;
+PlacedGraph place_model(model::ModelGraph graph, const GraphOfLength& build, const ModelInfo& info,
+                        const exec::DeviceSet& set, const PlacementParams& params, int n_cpu_moe) {
+  constexpr int kGranule = 256, kLeastDefault = 4096;
+  const FitSearch search(info.n_layers, set, params, n_cpu_moe);
+  const int full = info.encoder ? 0 : expected_context(params, info, 0).n_ctx;
+  int n_ctx = full;
+  // The longest context with which `fitting`, a choice for n_ctx, still fits.
+  const auto lengthen = [&](Choice& fitting) {
+    for (int too_long = full; too_long - n_ctx > kGranule;) {
+      const int middle = n_ctx + (too_long - n_ctx) / 2 / kGranule * kGranule;
+      if (middle == n_ctx) break;
+      model::ModelGraph longer = build(middle);
+      Choice choice = search.choose(longer.graph, fitting.n_layers, fitting.n_cpu_moe);
+      if (!choice.fits()) {
+        too_long = middle;
+        continue;
+      }
+      graph = std::move(longer);
+      fitting = std::move(choice);
+      n_ctx = middle;
     }
-    if (params.n_layers >= 0) break;
+  };
+  Choice choice = search.most(graph.graph);
+  const bool is_default = params.n_ctx == 0 && info.n_ctx_fit == 0;
+  const int least = params.n_ctx_min > 0 ? params.n_ctx_min : is_default ? kLeastDefault : full;
+  const bool can_lower = params.fit && least < full;
+  if (!choice.fits()) {
+    std::optional<model::ModelGraph> shortest;
+    const auto shorten = [&](Choice found) {
+      if (!found.fits()) return;
+      graph = *std::move(shortest);
+      n_ctx = least;
+      choice = std::move(found);
+      lengthen(choice);
+    };
+    if (can_lower) shorten(search.most((shortest = build(least))->graph));
+    if (!choice.fits()) choice = search.best(graph.graph);
+    if (!choice.fits() && can_lower) shorten(search.best(shortest->graph));
+    if (!choice.fits()) refuse_to_place(set, choice.problem);
   }
-  throw Error(ErrorCode::kOutOfMemory,
-              "the model does not fit on its devices: " + first_problem +
-                  "; place fewer layers there, or use a smaller model or a shorter context");
+  PlacementReport report = report_of(graph.graph, set, params, choice);
+  report.n_layers_all = info.n_layers + 1;
+  report.n_ctx = n_ctx;
+  report.n_ctx_full = full;
+  return {std::move(graph), std::move(choice.device_of), std::move(report)};
 }
 
 }  // namespace weft::engine

@@ -23,27 +23,24 @@ PlanReport inspect_plan(const std::filesystem::path& path, const ModelParams& pa
   const PlacementParams placement = engine::choose_devices(*registry, params.placement);
   const exec::DeviceSet set =
       exec::open_devices(*registry, placement, {.n_threads = params.n_threads, .feature = {}});
-  const model::ModelGraph model =
-      model::build_graph(file, description, engine::expected_sizes(placement, info));
+  const auto build = [&](int n_ctx) {
+    return model::build_graph(file, description,
+                              engine::expected_sizes(placement, info, description.hparams, n_ctx));
+  };
+  const engine::PlacedGraph placed =
+      engine::place_model(build(0), build, info, set, placement, params.n_cpu_moe);
+  const model::ModelGraph& model = placed.graph;
   const Graph& graph = model.graph;
-  const std::vector<int> device_of =
-      engine::place_model(graph, info.n_layers, set, placement, params.n_cpu_moe);
-  const exec::Splits splits = exec::split(graph, device_of, set.is_async());
+  const exec::Splits splits = exec::split(graph, placed.device_of, set.is_async());
 
   std::vector<std::int64_t> one_token;
   for (const Symbol& symbol : graph.symbols()) one_token.push_back(symbol.min);
   for (const SymbolId symbol : {model.n_tokens, model.n_wanted, model.n_outputs, model.n_vectors})
     if (symbol != kNoSymbol) one_token[to_size(symbol)] = 1;
 
-  PlanReport report;
+  PlanReport report{placed.report, {}, {}, {}};
   std::vector<std::string> names;
-  const std::vector<Device*> devices = set.pointers();
-  const auto needs = engine::memory_needs(graph, devices, device_of, set.host);
-  for (std::size_t d = 0; d < devices.size(); ++d) {
-    names.push_back(devices[d]->info().name);
-    report.devices.push_back({names.back(), needs[d].weights, needs[d].states,
-                              needs[d].step_tensors + needs[d].workspace, devices[d]->info().memory_free});
-  }
+  for (const PlacementReport::Device& device : report.devices) names.push_back(device.name);
   const auto name_of = [&](int device) { return names[to_size(device)]; };
   for (const exec::Split& split : splits.splits) {
     const auto nodes = split.graph.nodes();
