@@ -149,6 +149,10 @@ struct RequestParams {
   /// completion then computes the whole prompt, even if a prefix is cached.
   bool prompt_logprobs = false;
   bool reuse_prefix = true;  ///< Use a cached prefix of the prompt, if there is one.
+  /// Lengths of the prompt at which prompts of later requests are likely to diverge, such as the start of the
+  /// last user message (ChatOpening::divergences). Steps end there, and each leaves a snapshot. They have no
+  /// effect for models whose sequences can be cut anywhere. Lengths outside of the prompt are ignored.
+  std::vector<int> snapshot_at = {};
   /// Higher goes first. Waiting requests age, so that low priority never starves: one level counts as much as
   /// being submitted 64 requests earlier.
   int priority = 0;
@@ -241,8 +245,14 @@ struct BatcherParams {
   BatcherLimits limits = {};
   /// Automatic prefix caching: finished sequences stay in the cache until their cells are needed. In models
   /// with recurrent or sliding-window layers sequences cannot be cut anywhere (KvCache::cuts_anywhere). There
-  /// a prefix that two prompts share is also kept as a snapshot, a copied sequence.
+  /// the batcher also keeps snapshots, which are copied sequences: at the end of each prompt, at
+  /// RequestParams::snapshot_at, and of each prefix that two prompts share.
   bool reuse_prefixes = true;
+  /// The most snapshots. 0: none. They also take at most half of the context's sequences. Snapshots are
+  /// evicted like finished sequences when a request needs room.
+  int n_snapshots = 32;
+  /// The most bytes of running states and windows of all snapshots (KvCache::snapshot_bytes). 0: none.
+  std::int64_t snapshot_bytes = std::int64_t{2} << 30;
   Speculation speculation = Speculation::kNone;
   int n_draft = 8;           ///< The most drafted tokens of a completion per step, 0 to 64.
   int n_draft_branches = 4;  ///< The most branches of a draft tree, 1 to 64. Each takes a free sequence.
@@ -302,6 +312,7 @@ struct BatcherStats {
   int cells_cached = 0;  ///< Cells that only finished sequences and snapshots hold.
   int sequences_total = 0;
   int sequences_cached = 0;  ///< Sequences that hold finished completions or snapshots.
+  int snapshots_cached = 0;  ///< The snapshots among them.
   int sequences_free = 0;
 };
 

@@ -116,6 +116,9 @@ class KvCache {
   /// Bytes of the pages that have held tokens so far. The context's constructor reserves all pages, but on a
   /// CPU a page takes physical memory only from its first use on.
   std::int64_t bytes() const;
+  /// The most bytes that a copied sequence holds in addition to cells: a running state and the windows of
+  /// layers. 0 if the model has neither.
+  std::int64_t snapshot_bytes() const;
   /// Whether all internal counts agree; for tests. Takes time linear in the size of the cache.
   bool consistent() const;
 

@@ -82,6 +82,7 @@ class SequenceMemory {
   virtual std::vector<std::int32_t> restored(const Snapshot& snapshot, std::span<const std::int32_t> cells,
                                              std::span<const std::uint64_t> kept) = 0;
 
+  virtual std::int64_t max_rows_each() const = 0;  ///< The most rows that a sequence keeps between steps.
   virtual int pages_touched() const { return 0; }  ///< Of caches by cells: that were ever in use.
   /// Whether all counts agree; for tests and audits. Costs the size of the cache.
   virtual bool consistent() const = 0;

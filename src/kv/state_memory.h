@@ -38,6 +38,7 @@ class StateMemory final : public SequenceMemory {
   std::vector<std::int32_t> restored(const Snapshot& snapshot, std::span<const std::int32_t> cells,
                                      std::span<const std::uint64_t> kept) override;
 
+  std::int64_t max_rows_each() const override { return 1; }
   bool consistent() const override;
 
  private:

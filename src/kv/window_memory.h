@@ -42,6 +42,7 @@ class WindowMemory final : public SequenceMemory {
   std::vector<std::int32_t> restored(const Snapshot& snapshot, std::span<const std::int32_t> cells,
                                      std::span<const std::uint64_t> kept) override;
 
+  std::int64_t max_rows_each() const override { return pages_.max_rows_each(); }
   int pages_touched() const override { return pages_.n_touched(); }
   bool consistent() const override { return pages_.consistent(); }
 

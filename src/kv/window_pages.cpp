@@ -163,6 +163,12 @@ void WindowPages::evict() {
   });
 }
 
+std::int64_t WindowPages::max_rows_each() const {
+  // The first and the last page may be partly used.
+  const std::int64_t n_pages = (std::int64_t{window_} + rewind_) / kPageCells + 2;
+  return std::min<std::int64_t>(n_pages, sequences_.n_pages()) * kPageCells;
+}
+
 void WindowPages::evict_now_and_then() {
   constexpr int kShare = 8;
   if (n_taken_ > n_in_use() / kShare) evict();

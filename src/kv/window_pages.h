@@ -64,6 +64,7 @@ class WindowPages {
   /// The extents in window caches that a row at position `pos` or later sees. Returns their number.
   int fill_row(SeqId seq, Pos pos, std::span<Extent> row) const;
 
+  std::int64_t max_rows_each() const;  ///< In whole pages: of a window and a rewind.
   int n_in_use() const { return static_cast<int>(in_use_.size()); }
   int n_touched() const { return n_touched_; }  ///< Window pages that were ever in use: the first ones.
 

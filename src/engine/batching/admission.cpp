@@ -124,7 +124,10 @@ bool Admission::should_wait(const Stream& stream, int n_cached, const std::vecto
     if (other->origin() != stream.origin()) continue;
     const std::optional<int> n = n_in_common(*other, stream, n_cached + kWorthWaiting);
     if (!n) continue;
-    if (!cache_.cuts_anywhere()) other->pause_reading_at(*n);
+    if (!cache_.cuts_anywhere()) {
+      if (!cache_.keeps_snapshots()) continue;
+      other->pause_reading_at(*n);
+    }
     return true;
   }
   return false;

@@ -32,7 +32,7 @@ Batcher::Impl::Impl(Context& context_in, const BatcherParams& params_in)
       runner(context),
       draft_lease(params.speculation == Speculation::kModel ? params.draft.get() : nullptr),
       drafter(engine::make_drafter(params, context)),
-      cache(context, drafter.get(), params.reuse_prefixes, counters),
+      cache(context, drafter.get(), params, counters),
       flights(runner, params.n_running),
       live(context, params, cache, flights, outbox, counters),
       stepper(context, params, drafter.get(), cache, flights, live, counters) {}
@@ -193,6 +193,7 @@ BatcherStats Batcher::Impl::stats() const {
   s.cells_cached = cache.cells_cached(live.running());
   s.sequences_total = context.params().n_sequences;
   s.sequences_cached = cache.n_idle();
+  s.snapshots_cached = cache.n_snapshots();
   s.sequences_free = cache.n_free();
   return s;
 }

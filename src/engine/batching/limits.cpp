@@ -40,6 +40,8 @@ BatcherParams fill_in(BatcherParams p, const Context& context) {
     refuse("unknown speculation " + std::to_string(static_cast<int>(p.speculation)));
   if (p.draft.get() == &context)
     refuse("a context cannot be its own draft; create a context of the draft model");
+  if (p.n_snapshots < 0 || p.snapshot_bytes < 0)
+    refuse("n_snapshots and snapshot_bytes must not be negative");
   if (p.n_draft < 0 || p.n_draft > kMaxDraft)
     refuse("n_draft is " + std::to_string(p.n_draft) + ", expected 0 to " + std::to_string(kMaxDraft));
   if (p.n_draft_branches < 1 || p.n_draft_branches > kMaxBranches)

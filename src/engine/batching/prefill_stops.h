@@ -1,14 +1,17 @@
 #pragma once
-// The lengths at which a stream's prefill stops, because other streams share the prefix of that length.
+// The lengths at which a stream's prefill stops, because other streams may share the prefix of that length.
 #include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
 
 namespace weft::engine {
 
 class PrefillStops {
  public:
-  /// The prefix that becomes a snapshot; 0: none.
-  int snapshot() const { return snapshot_; }
-  void set_snapshot(int n) { snapshot_ = n; }
+  /// The prefixes that become snapshots.
+  std::span<const int> snapshots() const { return snapshots_; }
+  void set_snapshots(std::vector<int> lengths) { snapshots_ = std::move(lengths); }
 
   /// The next step computes no token after the first n; 0: no limit.
   int next() const { return next_; }
@@ -19,7 +22,7 @@ class PrefillStops {
   int limit(int n_computed, int n) const { return next_ > n_computed ? std::min(n, next_ - n_computed) : n; }
 
  private:
-  int snapshot_ = 0;
+  std::vector<int> snapshots_;
   int next_ = 0;
 };
 

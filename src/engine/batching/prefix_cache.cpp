@@ -9,8 +9,16 @@
 namespace weft::engine {
 namespace {
 
-/// A prefix seen twice becomes a snapshot if it has at least this many tokens.
-constexpr int kMinSnapshot = 64;
+/// The prefill pauses for a snapshot of at least this many tokens.
+constexpr int kMinPause = 64;
+
+int max_snapshots(const Context& context, const BatcherParams& params) {
+  const std::int64_t each = context.cache().snapshot_bytes();
+  if (context.cache().cuts_anywhere() || !params.reuse_prefixes) return 0;
+  const std::int64_t n_in_bytes = each > 0 ? params.snapshot_bytes / each : params.n_snapshots;
+  return static_cast<int>(
+      std::min<std::int64_t>({params.n_snapshots, n_in_bytes, context.params().n_sequences / 2}));
+}
 
 std::span<const Token> all_but_last(const Stream& stream) {
   return stream.tokens().first(stream.tokens().size() - 1);
@@ -21,11 +29,13 @@ std::span<const Token> first(const std::vector<Token>& text, int n) {
 
 }  // namespace
 
-PrefixCache::PrefixCache(Context& context, Drafter* drafter, bool reuse_prefixes, BatcherStats& counters)
+PrefixCache::PrefixCache(Context& context, Drafter* drafter, const BatcherParams& params,
+                         BatcherStats& counters)
     : context_(context),
       drafter_(drafter),
-      reuse_prefixes_(reuse_prefixes),
+      reuse_prefixes_(params.reuse_prefixes),
       cuts_anywhere_(context.cache().cuts_anywhere()),
+      max_snapshots_(max_snapshots(context, params)),
       counters_(counters),
       index_(context.params().n_sequences),
       is_snapshot_(to_size(context.params().n_sequences), false) {
@@ -85,7 +95,8 @@ bool PrefixCache::make_room(std::int64_t n_needed, const Match& match, std::span
 
 void PrefixCache::settle(Stream& stream, Match match) {
   broken_ = true;
-  stream.stops.set_snapshot(beginning_to_keep(stream, match));
+  stream.stops.set_snapshots(snapshots_on_the_way(stream, match));
+  touch_snapshots(stream);
   // The stream takes over the idle sequence if it matches as a whole, or if there is no other sequence to be
   // had.
   const bool take_over = match.holder >= 0 && is_idle(match.holder) &&
@@ -100,10 +111,7 @@ void PrefixCache::settle(Stream& stream, Match match) {
     if (match.n > 0 || !is_whole) cut(match.holder, match.n);  // A sequence of only a source stays as it is.
     if (match.n == 0) context_.set_adapters(stream.cached.seq(), stream.origin().adapters);
   } else {
-    if (match.holder >= 0 && is_idle(match.holder)) {  // Most recently used.
-      std::erase(idle_, match.holder);
-      idle_.push_back(match.holder);
-    }
+    if (match.holder >= 0 && is_idle(match.holder)) touch(match.holder);
     if (free_.empty()) evict(match.holder);
     stream.cached.take_sequence(take_free());
     context_.set_adapters(stream.cached.seq(), stream.origin().adapters);
@@ -178,16 +186,58 @@ int PrefixCache::cells_cached(std::span<const StreamPtr> running) const {
   return static_cast<int>(std::max<std::int64_t>(context_.cache().cells_used() - n_held, 0));
 }
 
-int PrefixCache::beginning_to_keep(const Stream& stream, const Match& match) const {
-  if (cuts_anywhere_ || !shares(stream)) return 0;
-  const int n = index_.find(all_but_last(stream), stream.origin()).n;
-  return n >= kMinSnapshot && n > match.n + kWorthWaiting ? n : 0;
+// --- Snapshots
+
+std::vector<int> PrefixCache::snapshots_on_the_way(const Stream& stream, const Match& match) const {
+  if (!keeps_snapshots() || !shares(stream)) return {};
+  std::vector<int> lengths = stream.params().snapshot_at;
+  // Another sequence has this prefix and cannot be cut there.
+  lengths.push_back(index_.find(all_but_last(stream), stream.origin()).n);
+  std::erase_if(lengths, [&](int n) { return n < kMinPause || n <= match.n + kWorthWaiting; });
+  return lengths;
+}
+
+void PrefixCache::touch(SeqId idle) {
+  std::erase(idle_, idle);
+  idle_.push_back(idle);
+}
+
+void PrefixCache::touch_snapshots(const Stream& stream) {
+  if (!keeps_snapshots() || !shares(stream)) return;
+  for (const int length : stream.params().snapshot_at) {
+    if (length < kMinPause || length > std::ssize(stream.tokens())) continue;
+    const Match match = index_.find(
+        stream.tokens().first(to_size(length)), stream.origin(),
+        [&](SeqId holder, int n) { return n == length && is_snapshot(holder) && index_.size(holder) == n; });
+    if (match.n == length) touch(match.holder);
+  }
+}
+
+bool PrefixCache::wants_snapshot(const Stream& stream, int n) const {
+  if (!keeps_snapshots() || !shares(stream) || index_.doubled(stream.cached.seq())) return false;
+  if (n == stream.stops.next()) return true;
+  // The sequence of a stream that generates nothing is as good.
+  const bool generates = !stream.is_pooled() && stream.params().n_predict != 0;
+  return stream.origin().source.empty() && generates && n == stream.stats.n_prompt && n > kWorthWaiting;
+}
+
+void PrefixCache::evict_snapshot(const Stream& stream) {
+  const std::vector<int>& wanted = stream.params().snapshot_at;
+  SeqId replaced = -1;
+  for (const SeqId seq : idle_) {
+    const int n = index_.size(seq);
+    if (is_snapshot(seq) && n != stream.stats.n_cached && index_.begins_with(stream.cached.seq(), seq) &&
+        std::ranges::find(wanted, n) == wanted.end() && (replaced < 0 || n > index_.size(replaced)))
+      replaced = seq;
+  }
+  (void)evict_first([&](SeqId seq) { return replaced >= 0 ? seq == replaced : is_snapshot(seq); });
 }
 
 void PrefixCache::leave_snapshot(const Stream& stream) {
   const int n = stream.cached.n_computed();
-  if (stream.stops.next() == 0 || n != stream.stops.next()) return;
-  if (index_.doubled(stream.cached.seq()) || (free_.empty() && !evict())) return;
+  if (!wants_snapshot(stream, n)) return;
+  if (n_snapshots() >= max_snapshots_) evict_snapshot(stream);
+  if (free_.empty() && !evict()) return;
   const SeqId seq = free_.back();
   broken_ = true;
   const bool copied = context_.cache().copy(stream.cached.seq(), seq);
@@ -214,13 +264,18 @@ void PrefixCache::release(Stream& stream) {
   if (stream.cached.has_sequence()) empty(stream.cached.give_up_sequence());
 }
 
-bool PrefixCache::evict(SeqId except) {
-  const auto victim = std::find_if(idle_.begin(), idle_.end(), [&](SeqId seq) { return seq != except; });
+template <typename F>
+bool PrefixCache::evict_first(F fits) {
+  const auto victim = std::find_if(idle_.begin(), idle_.end(), fits);
   if (victim == idle_.end()) return false;
   empty(*victim);
   idle_.erase(victim);
   ++counters_.n_evicted;
   return true;
+}
+
+bool PrefixCache::evict(SeqId except) {
+  return evict_first([&](SeqId seq) { return seq != except; });
 }
 
 void PrefixCache::evict_unsound() {

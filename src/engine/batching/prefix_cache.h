@@ -8,10 +8,11 @@
 //
 // This class only keeps the books; the batcher decides which stream gets a sequence. Used by one thread.
 //
-// Sequences with recurrent layers or sliding windows cannot be cut at any token. If a request shares a prefix
-// with such a sequence, its own prefill pauses at the end of the prefix. There it leaves a snapshot, which
-// costs no cells. So the second request computes the prefix again, and all later ones share it. A request
-// that waits for a running prompt makes that prompt pause, too.
+// Sequences with recurrent layers or sliding windows cannot be cut at any token. So streams leave snapshots
+// where later requests may diverge. A snapshot costs no cells, as long as the stream holds them, too. Streams
+// leave one at the end of the prompt, and where the prefill pauses. It pauses at RequestParams::snapshot_at,
+// and at the end of a prefix that a waiting request or a cached sequence has in common with the prompt.
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -35,9 +36,10 @@ class PrefixCache {
  public:
   using Match = PrefixIndex::Match;
 
-  /// `drafter` may be nullptr; both must outlive it. `counters` counts evictions, snapshots and tokens found
-  /// in the cache. Empties the context's sequences, now and in the destructor.
-  PrefixCache(Context& context, Drafter* drafter, bool reuse_prefixes, BatcherStats& counters);
+  /// `drafter` may be nullptr; both must outlive it. `params` has the bounds of the cache. `counters` counts
+  /// evictions, snapshots and tokens found in the cache. Empties the context's sequences, now and in the
+  /// destructor.
+  PrefixCache(Context& context, Drafter* drafter, const BatcherParams& params, BatcherStats& counters);
   ~PrefixCache();
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
@@ -51,6 +53,8 @@ class PrefixCache {
   bool shares(const Stream& stream) const { return reuse_prefixes_ && !stream.cached.shifted(); }
   /// Whether a sequence can be cut at any token, so that others can share any prefix of it.
   bool cuts_anywhere() const { return cuts_anywhere_; }
+  /// Whether streams leave snapshots.
+  bool keeps_snapshots() const { return max_snapshots_ > 0; }
   /// Whether `n_needed` cells are left for a stream that begins with the match. Evicts idle sequences for
   /// them, at last the rest of the match's own sequence. Evicts none if all of them would not suffice.
   /// `n_cached` is the result of cells_cached(), if it is known already.
@@ -64,7 +68,8 @@ class PrefixCache {
   SourceRead read_source(Stream& stream);
   /// The next `n` tokens of the stream are computed and in the cache.
   void computed(Stream& stream, int n);
-  /// Leaves a snapshot if the stream has just computed a prefix that others want (PrefillStops::next).
+  /// Leaves a snapshot if the stream has just computed its prompt, or a prefix at which it paused
+  /// (PrefillStops::next). Another snapshot, or else the least recently used idle sequence, makes room.
   void leave_snapshot(const Stream& stream);
   /// The stream has ended; its sequence becomes idle.
   void retire(Stream& stream);
@@ -115,6 +120,7 @@ class PrefixCache {
   // --- Statistics
 
   int n_idle() const { return static_cast<int>(idle_.size()); }
+  int n_snapshots() const { return static_cast<int>(std::ranges::count(is_snapshot_, true)); }
   std::span<const SeqId> idle() const { return idle_; }
   int n_tokens(SeqId idle) const { return index_.size(idle); }
   int n_free() const { return static_cast<int>(free_.size()); }
@@ -134,18 +140,32 @@ class PrefixCache {
   SeqId take_free();
   bool is_idle(SeqId seq) const;
   std::vector<bool>::reference is_snapshot(SeqId seq) { return is_snapshot_[to_size(seq)]; }
+  /// Evicts the first idle sequence for which `fits(seq)` is true. False if there is none.
+  template <typename F>
+  bool evict_first(F fits);
+  /// Notes that an idle sequence was used now.
+  void touch(SeqId idle);
+  /// Notes that the snapshots at the stream's RequestParams::snapshot_at were used now, also if it begins
+  /// with a longer match.
+  void touch_snapshots(const Stream& stream);
+  /// Whether a prefix of `n` tokens, which the stream has just computed, is worth a snapshot.
+  bool wants_snapshot(const Stream& stream, int n) const;
+  /// Evicts a snapshot, as the stream leaves another one. It is one that the new one replaces in the same
+  /// conversation, or else the least recently used one.
+  void evict_snapshot(const Stream& stream);
   /// Keeps the first n tokens of the sequence.
   void cut(SeqId seq, int n);
   /// Cuts an idle sequence to the match. False if that frees nothing.
   bool shorten(const Match& match);
-  /// The length of the prefix worth a snapshot, because another sequence has it and cannot be cut there. 0:
-  /// none.
-  int beginning_to_keep(const Stream& stream, const Match& match) const;
+  /// The lengths at which a stream that begins with the match should leave snapshots before the end of its
+  /// prompt.
+  std::vector<int> snapshots_on_the_way(const Stream& stream, const Match& match) const;
 
   Context& context_;
   Drafter* const drafter_;
   const bool reuse_prefixes_;
   const bool cuts_anywhere_;
+  const int max_snapshots_;
   BatcherStats& counters_;
   PrefixIndex index_;
   std::vector<SeqId> free_;

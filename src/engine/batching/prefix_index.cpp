@@ -238,6 +238,13 @@ bool PrefixIndex::covered(SeqId holder) const {
   return end != nullptr && end->n_holders > 1;
 }
 
+bool PrefixIndex::begins_with(SeqId holder, SeqId prefix) const {
+  const Node* const end = end_of(prefix);
+  const Node* node = end_of(holder);
+  while (node != nullptr && node != end) node = node->parent;
+  return node != nullptr;
+}
+
 bool PrefixIndex::doubled(SeqId holder) const {
   const Node* const end = end_of(holder);
   return end != nullptr && end->ends.size() > 1;

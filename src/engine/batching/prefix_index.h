@@ -60,6 +60,9 @@ class PrefixIndex {
   std::int64_t n_tokens_of(std::span<const SeqId> holders) const;
   /// Whether this holder is a prefix of another one.
   bool covered(SeqId holder) const;
+  /// Whether all tokens of `prefix` are the first ones of `holder`. Takes time linear in the nodes of
+  /// `holder`.
+  bool begins_with(SeqId holder, SeqId prefix) const;
   /// Whether another holder has exactly the same tokens.
   bool doubled(SeqId holder) const;
   int n_nodes() const { return n_nodes_; }

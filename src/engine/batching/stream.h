@@ -61,7 +61,7 @@ class Stream {
   /// The next step stops where a snapshot is to be left, and nowhere else.
   void reset_stops() {
     stops.clear_next();
-    pause_reading_at(stops.snapshot());
+    for (const int n : stops.snapshots()) pause_reading_at(n);
   }
 
   // --- Drawing

@@ -302,6 +302,7 @@ std::string KvCache::why_full(int n_wanted) const {
 std::vector<CellRun> KvCache::cell_runs() const { return engine::cell_runs(impl_.sequences()); }
 int KvCache::n_pages() const { return impl_.sequences().n_pages(); }
 std::int64_t KvCache::bytes() const { return states_.cache_bytes(); }
+std::int64_t KvCache::snapshot_bytes() const { return states_.snapshot_bytes(); }
 bool KvCache::consistent() const { return impl_.consistent(); }
 
 }  // namespace weft

@@ -222,6 +222,14 @@ std::int64_t States::cache_bytes() const {
   return n;
 }
 
+std::int64_t States::snapshot_bytes() const {
+  std::int64_t n = 0;
+  for (std::size_t i = 0; i < caches_.size(); ++i)
+    if (const kv::SequenceMemory* const memory = caches_[i].memory; memory != nullptr)
+      n += static_cast<std::int64_t>(owner_.caches[i].row_bytes()) * memory->max_rows_each();
+  return n;
+}
+
 /// Reads a state and assigns its sequences.
 State States::read(std::span<const std::byte> bytes, std::optional<SeqId> seq) const {
   State state = read_state(owner_, bytes);

@@ -32,6 +32,8 @@ class States {
 
   /// Counts the pages and sources that were ever in use.
   std::int64_t cache_bytes() const;
+  /// The bytes of a sequence's rows in caches other than by cells.
+  std::int64_t snapshot_bytes() const;
 
   /// The maximum size of a state that this context can restore.
   std::uint64_t max_bytes() const;
