@@ -28,6 +28,7 @@
 #include "options/media_options.h"
 #include "options/option_table.h"
 #include "options/options.h"
+#include "options/snapshot_options.h"
 #include "options/speculation_options.h"
 #include "options/template_options.h"
 #include "terminal/interrupt.h"
@@ -59,8 +60,10 @@ constexpr std::string_view kHelp =
     "When the model calls a function, type its result after 'name = '; Ctrl-D removes the question.\n"
     "With --tool-command CMD, that program computes the result; no other program is run.\n";
 
-/// The running request's sequence, and others for earlier turns and for snapshots of their prefixes.
+/// The running request's sequence, and others for earlier turns.
 constexpr int kSequences = 4;
+/// More sequences, for the snapshots of models that need them.
+constexpr int kMostSnapshots = 4;
 
 struct ChatOptions : GenerationOptions {
   std::string system;
@@ -69,6 +72,7 @@ struct ChatOptions : GenerationOptions {
   std::string mmproj;
   std::vector<std::string> images;
   std::vector<std::string> sounds;
+  SnapshotOptions snapshots;
   TemplateOptions chat_template;
   ConstraintOptions constraint;
   SpeculationOptions speculation;
@@ -481,11 +485,16 @@ int run(ChatOptions options) {
   const SamplerParams sampling = sampler_params(options.sampling, loaded.model->tokenizer());
   // Before the template: for an encoder the context has the better error.
   ContextParams context_of = context_params(options.context, options.model);
-  if (!loaded.model->info().reads_source)
+  const ModelInfo& info = loaded.model->info();
+  if (!info.reads_source)
     context_of.n_sequences = kSequences + n_branch_sequences(options.speculation, *loaded.model);
+  if (info.recurrent || info.window > 0)
+    context_of.n_sequences += std::min(options.snapshots.n, kMostSnapshots);
   Context context(loaded.model, context_of);
-  Completer completer(context, batcher_params(options.speculation,
-                                              load_draft(options.speculation, options, context, interrupt)));
+  BatcherParams batcher =
+      batcher_params(options.speculation, load_draft(options.speculation, options, context, interrupt));
+  bound_snapshots(batcher, options.snapshots);
+  Completer completer(context, batcher);
   weft::Chat chat = make_chat(*loaded.model, options.talk);
   Conversation conversation(completer, std::move(chat), sampling, std::move(params));
   const std::string name = loaded.model->info().name;
@@ -543,6 +552,7 @@ std::function<int()> prepare_chat(CLI::App& app) {
   add_switch(app, "--wrap", options->wrap, "wrap lines at words on a terminal (default)")->group("Output");
   add_switch(app, "--history", options->history, "keep typed lines in ~/.local/state/weft/history (default)")
       ->group(group);
+  add_snapshot_options(app, options->snapshots);
   add_speculation_options(app, options->speculation);
   add_generation_options(app, *options);
   return [options] { return run(*options); };

@@ -174,6 +174,7 @@ server::ServedModelParams served_params(const ServeOptions& options, const Model
   params.service.batcher.n_running = options.n_parallel;
   params.service.batcher.max_step_ms = options.step_ms;
   params.service.batcher.limits.n_waiting = options.max_queue;
+  bound_snapshots(params.service.batcher, options.snapshots);
   return params;
 }
 

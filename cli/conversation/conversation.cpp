@@ -111,7 +111,9 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
                         .sampler = sampling_,
                         .n_predict = wishes.n_predict,
                         .special = true,  // Formats are written with control tokens.
-                        .stop = opening.stop};
+                        .stop = opening.stop,
+                        .snapshot_at = token_counts(completer_.model().tokenizer(), opening.prompt,
+                                                    opening.divergences, rendered.tokens)};
   request.sampler.seed += turns_++;
   if (opening.grammar) {
     if (!compiler_) compiler_.emplace(completer_.model().tokenizer());
@@ -166,6 +168,7 @@ ChatOpening Conversation::open(ToolChoice choice) const {
                 .parallel_tool_calls = choice != ToolChoice::kRequired,
                 .reasoning = params_.defaults.reasoning,
                 .variables_json = params_.defaults.variables_json,
+                .find_divergences = !completer_.context().cache().cuts_anywhere(),
                 .content_grammar = params_.grammar};
   return chat_.open(turn);
 }

@@ -51,6 +51,8 @@ constexpr Alias kAliases[] = {
     {"-dev", "--device"},
     {"-l", "--logit-bias"},
     {"-np", "--parallel"},
+    {"-ctxcp", "--ctx-checkpoints"},
+    {"--swa-checkpoints", "--ctx-checkpoints"},
     {"-npl", "--streams"},
     {"-pps", "--shared-prompt"},
     {"-pg", "--prompt-generate"},
@@ -101,7 +103,8 @@ constexpr std::string_view kThoughts = "reasoning is printed as it is generated"
 constexpr std::string_view kSeveralLines = "lines that end in \\, or lines between \"\"\", are one message";
 constexpr std::string_view kEncoders = "the model determines its endpoints: chat, embeddings or reranking";
 constexpr std::string_view kPrefixes = "equal prefixes are reused while the cache has room, by all requests";
-constexpr std::string_view kSnapshots = "weft keeps snapshots of prefixes that requests share";
+constexpr std::string_view kSnapshots = "weft chat and weft serve keep snapshots for later prompts";
+constexpr std::string_view kSnapshotPlaces = "weft keeps snapshots where prompts may diverge";
 constexpr std::string_view kCost = "weft itself decides what runs on each device, by memory and cost";
 constexpr std::string_view kFromModel = "weft takes this from the model's file; leave the option out";
 constexpr std::string_view kNoTools =
@@ -254,8 +257,8 @@ constexpr ForeignOption kOptions[] = {
     {"-ctxcp", kOne, true, kSnapshots},
     {"--ctx-checkpoints", kOne, true, kSnapshots},
     {"--swa-checkpoints", kOne, true, kSnapshots},
-    {"-cms", kOne, true, kSnapshots},
-    {"--checkpoint-min-step", kOne, true, kSnapshots},
+    {"-cms", kOne, true, kSnapshotPlaces},
+    {"--checkpoint-min-step", kOne, true, kSnapshotPlaces},
     {"--embedding", kNone, true, kEncoders},
     {"--embeddings", kNone, true, kEncoders},
     {"--rerank", kNone, true, kEncoders},
@@ -402,6 +405,7 @@ const std::vector<Variable>& variables() {
       {"host", {"LLAMA_ARG_HOST"}},
       {"port", {"LLAMA_ARG_PORT"}},
       {"parallel", {"LLAMA_ARG_N_PARALLEL"}},
+      {"ctx-checkpoints", {"LLAMA_ARG_CTX_CHECKPOINTS"}},
       {"api-key", {"WEFT_API_KEY", "LLAMA_API_KEY", "LLAMA_ARG_API_KEY", "VLLM_API_KEY"}},
       {"alias", {"LLAMA_ARG_ALIAS"}},
       {"timeout", {"LLAMA_ARG_TIMEOUT"}},

@@ -183,6 +183,7 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
       "tokens in the KV cache, which all requests share (default: by the model and the machine's memory, at "
       "most 128k)")
       ->group("Context");
+  add_snapshot_options(app, options.snapshots);
   add_speculation_options(app, options.speculation);
   add_sampling_options(app, options.sampling);
   add_talk_options(app, options.talk);

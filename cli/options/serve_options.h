@@ -8,6 +8,7 @@
 #include "options/log_options.h"
 #include "options/option_types.h"
 #include "options/options.h"
+#include "options/snapshot_options.h"
 #include "options/speculation_options.h"
 #include "options/template_options.h"
 #include "weft/batcher.h"
@@ -22,6 +23,7 @@ struct ServeOptions {
   ContextOptions context;
   SamplingOptions sampling;
   SpeculationOptions speculation;
+  SnapshotOptions snapshots;
   std::vector<std::string> hosts = {"127.0.0.1"};
   int port = 8080;
   int n_parallel = 64;

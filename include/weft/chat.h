@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,8 @@ struct ChatTurn {
   std::string variables_json = {};
   /// false: the last message is the start of the response, which the model continues.
   bool add_generation_prompt = true;
+  /// Find ChatOpening::divergences. It costs two more renderings.
+  bool find_divergences = false;
   /// The grammar of the content (response_format). Reasoning before the content is not restricted.
   std::optional<Grammar> content_grammar = std::nullopt;
 };
@@ -127,6 +130,11 @@ class ToolSchemaError : public Error {
 
 struct ChatOpening {
   std::vector<PromptPiece> prompt = {};
+  /// With ChatTurn::find_divergences: where prompts of later turns are likely to diverge from this one, as
+  /// offsets in its bytes (join), ascending. One is the start of the last user message, which the client may
+  /// edit. The other is where the prompt of the next turn diverges, if that is before the end of this prompt.
+  /// Templates of reasoning models drop the reasoning of earlier turns.
+  std::vector<std::size_t> divergences = {};
   /// The constraint of the response, if one is needed: for required calls, for arguments with schemas, for
   /// content_grammar.
   std::optional<Grammar> grammar = std::nullopt;
@@ -135,6 +143,12 @@ struct ChatOpening {
   /// Unknown roles, and parts of schemas that the grammar does not enforce (functions that are not strict).
   std::vector<std::string> warnings = {};
 };
+
+/// Converts offsets in the bytes of a prompt to numbers of tokens, for RequestParams::snapshot_at. `tokens`
+/// are the prompt's. Only the part after the first offset is tokenized again. Leaves out offsets that no
+/// token ends at.
+std::vector<int> token_counts(const Tokenizer& tokenizer, std::span<const PromptPiece> prompt,
+                              std::span<const std::size_t> offsets, std::span<const Token> tokens);
 
 /// Immutable: any number of threads may use one.
 class Chat {

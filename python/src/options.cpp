@@ -128,6 +128,8 @@ std::span<const Field<ServiceParams>> service_fields() {
       inner<&S::batcher, &B::n_step_tokens>("n_step_tokens"),
       inner<&S::batcher, &B::max_step_ms>("max_step_ms"),
       inner<&S::batcher, &B::reuse_prefixes>("reuse_prefixes"),
+      inner<&S::batcher, &B::n_snapshots>("n_snapshots"),
+      inner<&S::batcher, &B::snapshot_bytes>("snapshot_bytes"),
       Field<S>{"speculation",
                [](S& params, nb::handle value) {
                  params.batcher.speculation = one_of<Speculation>("speculation", value,

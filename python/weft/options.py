@@ -92,6 +92,8 @@ class ServiceOptions(TypedDict, total=False):
     n_step_tokens: Annotated[int, About("Maximum prompt tokens per step; 0: chosen by weft.", 0)]
     max_step_ms: Annotated[float, About("Target time of a step while other requests generate; prompts are chunked to keep it.", 1e-3)]
     reuse_prefixes: Annotated[bool, About("Automatic prefix caching: reuses finished sequences for prompts with the same prefix.")]
+    n_snapshots: Annotated[int, About("Maximum number of snapshots of prompts, for models with recurrent or sliding-window layers.", 0)]
+    snapshot_bytes: Annotated[int, About("Maximum bytes of their running states and windows.", 0)]
     speculation: Annotated[Literal["none", "ngram", "model"], About("What drafts tokens.", default="'none'; 'model' with `draft`")]
     n_draft: Annotated[int, About("Maximum number of drafted tokens.", 0, 64)]
     n_waiting: Annotated[int, About("Maximum number of waiting requests; others get OverloadedError; 0: no limit.", 0, default="0")]

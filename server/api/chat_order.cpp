@@ -282,13 +282,18 @@ ChatOrder make_order(Job& job, RequestTurn turn, CommonFields common, const Medi
   order.params = std::move(common.params);
   if (common.grammar) turn.content_grammar = make_grammar(*common.grammar);
   job.check_wanted();
+  turn.find_divergences = model.keeps_snapshots;
   ChatOpening opening = open_chat(model, turn);
+  turn.find_divergences = false;
   job.check_wanted();
   for (std::vector<std::string>* warnings : {&common.warnings, &opening.warnings})
     for (std::string& warning : *warnings) job.warnings.push_back(std::move(warning));
   PromptWithMedia prompt = with_media(opening.prompt, media, model);
   order.prompt = std::move(prompt.tokens);
-  if (prompt.parts.empty()) keep_end(order.prompt, common.n_kept, model.tokenizer());
+  const bool was_cut = prompt.parts.empty() && keep_end(order.prompt, common.n_kept, model.tokenizer());
+  if (!was_cut)
+    order.params.snapshot_at =
+        token_counts(model.tokenizer(), opening.prompt, opening.divergences, order.prompt);
   order.params.parts = std::move(prompt.parts);
   check_length(model, order.prompt.size(), turn.field);
   if (common.grammar && !opening.grammar)

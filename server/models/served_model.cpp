@@ -147,6 +147,7 @@ ServedModel::ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_i
                                  : context.n_ctx),
       n_slots(params.service.batcher.n_running > 0 ? params.service.batcher.n_running : context.n_sequences),
       drafts(made && made->cache().cuts_back() && params.service.batcher.speculation != Speculation::kNone),
+      keeps_snapshots(made && !made->cache().cuts_anywhere() && params.service.batcher.n_snapshots > 0),
       steps(params.on_step),
       lost_(params.lost),
       reload_(params.reload),

@@ -126,6 +126,8 @@ class ServedModel {
   const int n_ctx;    ///< Tokens of a prompt and its response, at most; for an encoder, of an input.
   const int n_slots;  ///< Completions computed at the same time, at most.
   const bool drafts;  ///< Whether n-grams or a draft model draft for it.
+  /// Whether the batcher keeps snapshots where prompts may diverge (BatcherParams::n_snapshots).
+  const bool keeps_snapshots;
   StepLog steps;
   std::optional<Service> service;  ///< For a decoder; an encoder has `embedding` instead.
 

@@ -7,6 +7,7 @@
 #include "chat/answer_state.h"
 #include "chat/call_grammar.h"
 #include "chat/derived_format.h"
+#include "chat/divergences.h"
 #include "chat/messages.h"
 #include "chat/request_json.h"
 #include "text/named_templates.h"
@@ -192,7 +193,12 @@ ChatOpening Chat::open(const ChatTurn& turn) const {
   }
   const bool continues_reasoning = continues && mark_end(messages.back(), impl.format);
   const std::string_view tools_json = calls ? std::string_view(turn.tools_json) : std::string_view();
-  messages = chat::adapted(std::move(messages), impl.abilities, impl.calls(), tools_json);
+  const auto adapted = [&](std::vector<chat::Message> given) {
+    return chat::adapted(std::move(given), impl.abilities, impl.calls(), tools_json);
+  };
+  const bool finds_divergences = turn.find_divergences && turn.add_generation_prompt;
+  const std::vector<chat::Message> given = finds_divergences ? messages : std::vector<chat::Message>();
+  messages = adapted(std::move(messages));
 
   ChatTemplate::Options options;
   options.add_generation_prompt = turn.add_generation_prompt;
@@ -200,9 +206,10 @@ ChatOpening Chat::open(const ChatTurn& turn) const {
   if (impl.abilities.needs_tools && !calls) options.tools_json = "[]";
   options.variables_json = impl.variables(turn, tools_json);
 
-  const auto render = [&] {
-    return impl.chat_template.render_json(to_json(messages, impl.abilities).dump(), options);
+  const auto render_these = [&](const std::vector<chat::Message>& these) {
+    return impl.chat_template.render_json(to_json(these, impl.abilities).dump(), options);
   };
+  const auto render = [&] { return render_these(messages); };
   opening.prompt = render();
   if (continues_reasoning && !holds_mark(opening.prompt)) {
     // The template drops reasoning: it is the content then.
@@ -211,6 +218,10 @@ ChatOpening Chat::open(const ChatTurn& turn) const {
     opening.prompt = render();
   }
   if (continues) cut_at_mark(opening.prompt);
+  if (finds_divergences)
+    opening.divergences = chat::find_divergences(
+        join(opening.prompt), given,
+        [&](const std::vector<chat::Message>& others) { return join(render_these(adapted(others))); });
   const bool reasons = continues_reasoning ||
                        (turn.add_generation_prompt && ends_in(opening.prompt, impl.format.reasoning_begin));
   std::vector<chat::Tool> callable = tools;
