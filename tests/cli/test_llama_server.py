@@ -267,6 +267,53 @@ class Templates(unittest.TestCase):
         self.assertIn("no chat template; chats use ChatML", run.stderr)
 
 
+class Snapshots(unittest.TestCase):
+    """Models whose cached sequences cannot be cut: conversations continue where their prompts diverge."""
+
+    SYSTEM = {"role": "system", "content": "You know all about looms, their parts, their makers and the cloth that they weave."}
+
+    @staticmethod
+    def user(text: str) -> dict:
+        return {"role": "user", "content": text}
+
+    def turns(self) -> list[list[dict]]:
+        first = [self.SYSTEM, self.user("What is the weft of a cloth, and how is it different from the warp?")]
+        return [first,
+                [self.SYSTEM, self.user("Who made the first loom?")],  # Another user, or an edited message.
+                first,  # A regenerated response.
+                [*first, {"role": "assistant", "content": "It crosses the warp."}, self.user("And the selvage?")]]
+
+    def cached(self, server: Server, messages: list[dict]) -> tuple[list[int], int]:
+        prompt = server.json("/apply-template", {"messages": messages})["tokens"]
+        answer = server.json("/v1/chat/completions", {"messages": messages, "max_tokens": 60, "temperature": 0,
+                                                      "ignore_eos": True})
+        self.assertEqual(answer["usage"]["prompt_tokens"], len(prompt))
+        return prompt, answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    def test_prompts_continue_where_they_diverge(self):
+        template = DATA / "templates" / "families" / "qwen35.jinja"
+        for family in ("lfm2", "qwen35"):
+            with self.subTest(family=family), Server("-m", DATA / "golden" / family / "model.gguf", "-c", "4096",
+                                                     "--chat-template-file", template) as server:
+                first, *others = self.turns()
+                prompt, n = self.cached(server, first)
+                self.assertEqual(n, 0)
+                for messages in others:
+                    other, n = self.cached(server, messages)
+                    alike = next((i for i, (a, b) in enumerate(zip(prompt, other)) if a != b), None)
+                    if alike is None:  # The same prompt continues at its last message.
+                        self.assertGreater(n, 64)
+                    else:
+                        self.assertGreater(alike, 64)
+                        self.assertIn(n, range(alike - 1, alike + 1), messages)
+
+    def test_none_are_kept_where_that_is_wished(self):
+        with Server("-m", DATA / "golden" / "lfm2" / "model.gguf", "-c", "4096", "-ctxcp", "0") as server:
+            first, other, *_ = self.turns()
+            self.assertEqual([self.cached(server, messages)[1] for messages in (first, other)], [0, 0])
+        self.assertIn("--ctx-checkpoints", refusal("--swa-checkpoints", "-1"))
+
+
 class Status(unittest.TestCase):
     def test_props(self):
         with Server("-m", LLAMA, "-np", "2") as server:

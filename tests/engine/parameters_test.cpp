@@ -206,6 +206,7 @@ TEST(Parameters, OfRequestsActOrAreRefused) {
         }),
         both(&P::stop_tokens, {41}, {-1}).with(scripted),
         acts(&P::reuse_prefix, false),
+        unseen(&P::snapshot_at, "sequences of this model can be cut anywhere; see PromptSnapshots"),
         both(&P::pooling, Pooling::kMean, Pooling::kCls),
         both(&P::n_logprobs, 2, 5000),
         acts(&P::prompt_logprobs, true),
@@ -247,7 +248,8 @@ TEST(Parameters, OfBatchersActOrAreRefused) {
   none_waits.n_waiting = -1;
   walk({both(&P::n_running, 1, -1), both(&P::n_step_tokens, 1, -1), refused(&P::max_step_ms, 0.0),
         refused(&P::max_pause_ms, std::nan("")), refused(&P::limits, none_waits),
-        acts(&P::reuse_prefixes, false).with([](P& p) { p.n_running = 1; }),
+        acts(&P::reuse_prefixes, false).with([](P& p) { p.n_running = 1; }), refused(&P::n_snapshots, -1),
+        refused(&P::snapshot_bytes, std::int64_t{-1}),
         both(&P::speculation, Speculation::kNgram, Speculation::kModel), both(&P::n_draft, 1, -1).with(ngram),
         refused(&P::n_draft_branches, 0),
         unseen(&P::adapt_drafts, "drafts are as many as pay, which is a matter of time"),
