@@ -279,7 +279,7 @@ class Snapshots(unittest.TestCase):
     def turns(self) -> list[list[dict]]:
         first = [self.SYSTEM, self.user("What is the weft of a cloth, and how is it different from the warp?")]
         return [first,
-                [self.SYSTEM, self.user("Who made the first loom?")],  # Another user, or an edited message.
+                [self.SYSTEM, self.user("Describe the first loom.")],  # Another user, or an edited message.
                 first,  # A regenerated response.
                 [*first, {"role": "assistant", "content": "It crosses the warp."}, self.user("And the selvage?")]]
 
