@@ -1,5 +1,5 @@
 #pragma once
-// Options of the snapshots that the prefix cache keeps, for commands that answer several prompts.
+// Options of the prefix cache's snapshots, for commands that compute several prompts.
 #include "options/option_types.h"
 #include "weft/batcher.h"
 

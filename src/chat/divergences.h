@@ -9,8 +9,7 @@
 namespace weft::chat {
 
 /// ChatOpening::divergences of a prompt that was rendered from `messages`, with a generation prompt.
-/// `render(messages)` returns the prompt of other messages; it may throw Error for those that the template
-/// rejects.
+/// `render(messages)` returns the prompt of other messages; it may throw Error if the template rejects them.
 std::vector<std::size_t> find_divergences(
     const std::string& prompt, const std::vector<Message>& messages,
     const std::function<std::string(const std::vector<Message>& messages)>& render);

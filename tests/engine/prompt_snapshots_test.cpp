@@ -33,7 +33,7 @@ class PromptSnapshots : public testing::TestWithParam<Uncut> {
     result.params.snapshot_at = std::move(snapshot_at);
     return result;
   }
-  /// The tokens of the prompt that were found in the cache. The tokens are those that the request gets alone.
+  /// The tokens of the prompt that were found in the cache. The request has the same tokens alone.
   int n_cached(Batcher& batcher, const Ask& ask) const {
     Collector collector;
     const RequestId id = collector.submit(batcher, ask);
