@@ -62,6 +62,7 @@ struct CompletionStats {
   int n_recomputed = 0;         ///< Tokens computed again after a preemption or a failure.
   int n_drafted = 0;            ///< Drafted tokens (speculation).
   int n_accepted = 0;           ///< Drafted tokens that were accepted.
+  int n_discarded = 0;          ///< Drawn tokens that were dropped again (RequestParams::banned_strings).
   double queue_ms = 0.0;        ///< From submit until it was first admitted.
   double first_token_ms = 0.0;  ///< From submit to the first token.
   double total_ms = 0.0;
@@ -117,6 +118,9 @@ class TokenConstraint {
   /// possible, any of them will do. One step verifies them like any draft. Called by the batcher's thread
   /// before a step. If it throws, only the draft is dropped.
   virtual void forced(std::span<const Token> /*draft*/, std::vector<Token>& /*tokens*/) {}
+  /// Whether every token may follow the accepted tokens and then any `n_ahead` tokens or fewer. The batcher
+  /// then skips fill(), and needs no complete row of logits. False is always right.
+  virtual bool allows_all(int /*n_ahead*/) { return false; }
 };
 
 struct RequestParams {
@@ -138,10 +142,16 @@ struct RequestParams {
   int n_shown_stops = 0;
   /// Tokens that end a completion like end tokens, even with ignore_end.
   std::vector<Token> stop_tokens = {};
+  /// Strings that the completion never contains; ASCII letters match in both cases. When one is complete, the
+  /// completion goes back to the token where the string begins, bans this token there, and draws again.
+  /// Tokens that may begin such a string are held back. A completion discards at most as many tokens as it
+  /// may generate, or 256 if that is less; then it ends with kLength. Error kInvalidArgument for a model
+  /// whose cache cannot go back (KvCache::cuts_back), and for a prompt that ends with an image or audio.
+  std::vector<std::string> banned_strings = {};
   /// If not kNone, the request generates nothing. It returns the pooled embedding of its prompt
   /// (Output::embedding) and ends with kLength. For kMean the whole prompt is computed, even if a prefix is
-  /// cached. Error kInvalidArgument for kCls, and together with n > 1, n_min, stop, stop_tokens, n_logprobs,
-  /// prompt_logprobs, context_shift or a constraint.
+  /// cached. Error kInvalidArgument for kCls, and together with n > 1, n_min, stop, stop_tokens,
+  /// banned_strings, n_logprobs, prompt_logprobs, context_shift or a constraint.
   Pooling pooling = Pooling::kNone;
   /// Return each token's logprob, and this many most probable tokens at its place. Below 0: no logprobs.
   int n_logprobs = -1;
@@ -200,6 +210,8 @@ struct BatcherLimits {
   std::int64_t n_request_tokens = std::int64_t{1} << 24;
   int n_stops = 256;                              ///< The most stop strings, and stop tokens, of one request.
   std::size_t stop_bytes = std::size_t{1} << 16;  ///< The most bytes of its stop strings.
+  // The same limits apply to its banned strings. One of them has at most kMaxBannedBytes.
+  static constexpr std::size_t kMaxBannedBytes = 512;
 };
 
 /// The queue is full. Error::code() is kOverloaded.

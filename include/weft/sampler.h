@@ -126,6 +126,10 @@ class Sampler {
   /// Records a token that was appended to the sequence, drawn or of the prompt, for penalties, DRY and
   /// Mirostat.
   void accept(Token id);
+  /// Removes the last `n` accepted tokens from the history of penalties and DRY; at most kMaxRetracted.
+  /// Random numbers and Mirostat's state stay as they are. Takes time linear in the history.
+  void retract(int n);
+  static constexpr int kMaxRetracted = 512;
   /// Forgets all accepted tokens and restarts the random numbers from the seed.
   void reset();
 

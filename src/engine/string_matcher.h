@@ -20,6 +20,10 @@ class StringMatcher {
   std::size_t n_open() const { return nodes_[at_].depth; }
   /// Starts a new stream.
   void reset() { at_ = 0; }
+  /// The state between two bytes, to return to.
+  using State = std::uint32_t;
+  State state() const { return at_; }
+  void set_state(State state) { at_ = state; }
 
  private:
   using Index = std::uint32_t;

@@ -36,9 +36,17 @@ bool TextWriter::push(Token token, std::string& out) {
   filter_.set_stops(n_to_min_ == 0);
   n_to_min_ = std::max(0, n_to_min_ - 1);
   const std::string text = tokenizer_.piece(token, true);
-  const bool shown = !tokenizer_.is_end(token) && (special_ || tokenizer_.piece(token) == text);
-  if (shown) return filter_.push(detokenizer_.push(token), out);
+  if (shows(token, text)) return filter_.push(detokenizer_.push(token), out);
   return filter_.has(text) && filter_.push(text, out, false);
+}
+
+bool TextWriter::shows(Token token, std::string_view text) const {
+  return !tokenizer_.is_end(token) && (special_ || tokenizer_.piece(token) == text);
+}
+
+std::string TextWriter::bytes_of(Token token) const {
+  std::string text = tokenizer_.piece(token, true);
+  return shows(token, text) ? text : std::string();
 }
 
 bool TextWriter::finish(std::string& out) {

@@ -63,9 +63,13 @@ class TextWriter {
   bool push(Token token, std::string& out);
   /// Appends the characters held back. Returns true when a stop string is complete.
   bool finish(std::string& out);
+  /// The bytes that the token adds to the completion.
+  std::string bytes_of(Token token) const;
   int found() const { return filter_.found(); }  ///< The index of the stop string; -1: none.
 
  private:
+  bool shows(Token token, std::string_view text) const;
+
   const Tokenizer& tokenizer_;
   bool special_;
   int n_to_min_;  // Tokens that complete no stop string are still to come.

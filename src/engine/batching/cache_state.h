@@ -36,6 +36,11 @@ class CacheState {
     n_reached_ = std::max(n_reached_, n_computed_);
     return n_again;
   }
+  /// The tokens after the first `n` were dropped, from the stream as well.
+  void cut(int n) {
+    n_computed_ = n;
+    n_reached_ = std::min(n_reached_, n);
+  }
   /// The cells are lost: all tokens are to be computed again.
   void lose_tokens() { n_computed_ = 0; }
 

@@ -73,7 +73,7 @@ void Drafts::force(Stream& stream, const StepCost& cost) {
   if (n_max <= 0) return;
   forced_.clear();
   try {
-    stream.constraint()->forced({}, forced_);
+    stream.constraint()->forced(stream.held(), forced_);
   } catch (...) {
     return;
   }
@@ -149,7 +149,11 @@ void Drafts::prune(Stream& stream) {
     draft.keep_if([&](std::span<const Token> path, Token token) {
       if (std::ssize(path) < n_forced) return true;
       if (!path.empty() && stream.ends_with(path.back())) return false;
-      return stream.constraint() == nullptr || stream.constraint()->allows(path, token);
+      if (stream.constraint() == nullptr) return true;
+      const std::span<const Token> held = stream.held();
+      std::vector<Token> before(held.begin(), held.end());
+      before.insert(before.end(), path.begin(), path.end());
+      return stream.constraint()->allows(before, token);
     });
   } catch (...) {  // Only guesses failed. If the constraint is broken, drawing real tokens reports it.
     draft.cut(n_forced);

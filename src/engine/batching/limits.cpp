@@ -75,6 +75,34 @@ void check_source(std::span<const Token> source, const RequestParams& p, const C
   check_source_size(source.size(), context.params().n_source);
 }
 
+void check_strings(const std::vector<std::string>& strings, const std::string& what,
+                   const BatcherLimits& limits) {
+  std::size_t n_bytes = 0;
+  for (const std::string& one : strings) {
+    if (one.empty()) refuse("a " + what + " is empty");
+    n_bytes += one.size();
+  }
+  if (static_cast<int>(strings.size()) > limits.n_stops || n_bytes > limits.stop_bytes)
+    refuse("the request has " + base::counted(strings.size(), what) + " of " +
+           base::counted(n_bytes, "byte") + "; the limit is " + std::to_string(limits.n_stops) + " of " +
+           std::to_string(limits.stop_bytes));
+}
+
+/// Banned strings need a cache that drops tokens, and a last prompt token that can be computed again.
+void check_goes_back(std::span<const Token> prompt, const RequestParams& p, const Context& context) {
+  for (const std::string& one : p.banned_strings)
+    if (one.size() > BatcherLimits::kMaxBannedBytes)
+      refuse("a banned string has " + base::counted(one.size(), "byte") + "; the limit is " +
+             std::to_string(BatcherLimits::kMaxBannedBytes));
+  if (!context.cache().cuts_back())
+    refuse(
+        "banned_strings need a cache that can drop tokens, which models with recurrent layers lack; ban "
+        "tokens "
+        "with logit_bias instead");
+  if (prompt.back() < 0)
+    refuse("banned_strings need a prompt that does not end with an image or audio; put text after it");
+}
+
 }  // namespace
 
 void check_request(std::span<const Token> prompt, const RequestParams& p, const Context& context,
@@ -95,10 +123,11 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
   if (p.n_logprobs > kMaxLogprobs) refuse("at most " + std::to_string(kMaxLogprobs) + " log-probabilities");
   if (p.n_ctx < 0 || p.n_keep < 0) refuse("n_ctx and n_keep must not be negative");
   if (p.pooling != Pooling::kNone &&
-      (p.n > 1 || p.n_min > 0 || !p.stop.empty() || !p.stop_tokens.empty() || p.n_logprobs >= 0 ||
-       p.prompt_logprobs || p.context_shift || p.constraint))
+      (p.n > 1 || p.n_min > 0 || !p.stop.empty() || !p.stop_tokens.empty() || !p.banned_strings.empty() ||
+       p.n_logprobs >= 0 || p.prompt_logprobs || p.context_shift || p.constraint))
     refuse(
-        "an embedding generates no tokens; leave out n, n_min, stop, stop_tokens, n_logprobs, "
+        "an embedding generates no tokens; leave out n, n_min, stop, stop_tokens, banned_strings, "
+        "n_logprobs, "
         "prompt_logprobs, context_shift and the constraint");
   if (p.pooling == Pooling::kCls)
     refuse(
@@ -111,15 +140,9 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
            std::to_string(p.n_predict) + "; n_min must not be larger than n_predict");
   for (const double ms : {p.queue_timeout_ms, p.first_token_timeout_ms, p.timeout_ms})
     if (!(ms >= 0.0)) refuse("the deadline must be 0 (none) or in the future");
-  std::size_t stop_bytes = 0;
-  for (const std::string& stop : p.stop) {
-    if (stop.empty()) refuse("a stop string is empty");
-    stop_bytes += stop.size();
-  }
-  if (static_cast<int>(p.stop.size()) > limits.n_stops || stop_bytes > limits.stop_bytes)
-    refuse("the request has " + base::counted(p.stop.size(), "stop string") + " of " +
-           base::counted(stop_bytes, "byte") + "; the limit is " + std::to_string(limits.n_stops) + " of " +
-           std::to_string(limits.stop_bytes));
+  check_strings(p.stop, "stop string", limits);
+  check_strings(p.banned_strings, "banned string", limits);
+  if (!p.banned_strings.empty()) check_goes_back(prompt, p, context);
   if (p.n_shown_stops < 0 || p.n_shown_stops > std::ssize(p.stop))
     refuse("n_shown_stops is " + std::to_string(p.n_shown_stops) + ", expected 0 to " +
            std::to_string(p.stop.size()) + ", the number of stop strings");

@@ -18,7 +18,7 @@ MaskMaker::~MaskMaker() {
 }
 
 void MaskMaker::add(const Stream& stream) {
-  if (stream.constraint() == nullptr && !stream.holds_back_end(0)) return;
+  if (!stream.needs_mask()) return;
   if (jobs_.empty()) n_masks_ = 0;
   jobs_.push_back({&stream, n_masks_, nullptr, 0});
   n_masks_ += 1 + to_size(stream.draft.tree().size());
@@ -80,13 +80,18 @@ void MaskMaker::make_all() noexcept {
 }
 
 /// The mask of the token that follows `path_`.
-void MaskMaker::make(const Stream& stream, std::span<std::uint32_t> mask) const {
+void MaskMaker::make(const Stream& stream, std::span<std::uint32_t> mask) {
   if (stream.constraint() != nullptr) {
-    stream.constraint()->fill(path_, mask);
+    const std::span<const Token> held = stream.held();
+    behind_.assign(held.begin(), held.end());
+    behind_.insert(behind_.end(), path_.begin(), path_.end());
+    stream.constraint()->fill(behind_, mask);
   } else {
     std::fill(mask.begin(), mask.end(), ~std::uint32_t{0});
   }
-  if (!stream.holds_back_end(static_cast<int>(path_.size()))) return;
+  const bool holds_back = stream.holds_back_end(static_cast<int>(path_.size()));
+  const std::span<const Token> banned = path_.empty() ? stream.banned_next() : std::span<const Token>();
+  if (!holds_back && banned.empty()) return;
   if (n_vocab_ % 32 != 0) mask.back() &= (std::uint32_t{1} << n_vocab_ % 32) - 1;
   const auto is_allowed = [&](Token token) { return (mask[to_size(token) / 32] >> token % 32 & 1u) != 0; };
   const auto set = [&](Token token, bool allowed) {
@@ -94,6 +99,8 @@ void MaskMaker::make(const Stream& stream, std::span<std::uint32_t> mask) const 
     const std::uint32_t bit = std::uint32_t{1} << token % 32;
     word = allowed ? word | bit : word & ~bit;
   };
+  for (const Token token : banned) set(token, false);
+  if (!holds_back) return;
   std::vector<Token> held_back;
   for (const Token token : stream.ending_tokens())
     if (is_allowed(token)) held_back.push_back(token);

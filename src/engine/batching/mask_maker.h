@@ -43,7 +43,7 @@ class MaskMaker {
   };
   void run();
   void make_all() noexcept;
-  void make(const Stream& stream, std::span<std::uint32_t> mask) const;
+  void make(const Stream& stream, std::span<std::uint32_t> mask);
 
   const int n_vocab_;
   const std::size_t n_words_;
@@ -51,6 +51,7 @@ class MaskMaker {
   std::vector<std::uint32_t> masks_;
   std::size_t n_masks_ = 0;
   std::vector<Token> path_;
+  std::vector<Token> behind_;  // Held tokens and the path.
 
   std::thread thread_;  // Started by the first request. If that fails, start() makes the masks.
   std::mutex mutex_;

@@ -172,6 +172,27 @@ void PrefixCache::computed(Stream& stream, int n) {
   broken_ = false;
 }
 
+void PrefixCache::go_back(Stream& stream) {
+  const SeqId seq = stream.cached.seq();
+  int n = static_cast<int>(stream.text().size()) - 1;
+  if (!context_.cache().can_cut(seq, n)) {
+    if (stream.cached.shifted())
+      return stream.fail("a banned string began before the tokens that the cache still has; shorten it");
+    n = 0;
+  }
+  broken_ = true;
+  if (!stream.cached.shifted()) index_.remove(seq);
+  cut(seq, n);
+  stream.cached.cut(n);
+  if (n == 0) {  // Without tokens it has neither adapters nor a source.
+    context_.set_adapters(seq, stream.origin().adapters);
+    stream.cached.set_lacks_source(!stream.origin().source.empty());
+  }
+  if (!stream.cached.shifted() && !stream.cached.lacks_source())
+    index_.append(seq, first(stream.text(), n), stream.origin());
+  broken_ = false;
+}
+
 int PrefixCache::cells_cached(std::span<const StreamPtr> running) const {
   std::int64_t n_held = 0;
   std::vector<SeqId> holders;

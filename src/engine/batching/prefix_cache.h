@@ -68,6 +68,9 @@ class PrefixCache {
   SourceRead read_source(Stream& stream);
   /// The next `n` tokens of the stream are computed and in the cache.
   void computed(Stream& stream, int n);
+  /// The stream's last tokens were dropped (RequestParams::banned_strings): its last one now is computed
+  /// again, for its logits. If the sequence cannot be cut there, all of its tokens are.
+  void go_back(Stream& stream);
   /// Leaves a snapshot if the stream has just computed its prompt, or a prefix at which it paused
   /// (PrefillStops::next). Another snapshot, or else the least recently used idle sequence, makes room.
   void leave_snapshot(const Stream& stream);

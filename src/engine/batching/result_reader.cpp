@@ -56,7 +56,7 @@ void ResultReader::draw(const StepBatch& batch, const Share& share) {
   int node = DraftTree::kRoot;
   int n_drawn = 0;
   int n_first_guesses = stream.cached.n_computed();  // Length up to which the first guesses were right.
-  bool goes_on = true;
+  bool goes_on = true, went_back = false;
   while (true) {
     // The last token's logits are the root's. The logits of the draft's nodes follow in the nodes' order.
     const int item = share.first + share.n + node;
@@ -68,8 +68,9 @@ void ResultReader::draw(const StepBatch& batch, const Share& share) {
     }
     ++n_drawn;
     ++counters_.n_generated_tokens;
-    const int next = stream.done() ? DraftTree::kNone : draft.child(node, stream.text().back());
-    if (goes_on) stream.draft.learn(node, next);
+    went_back = stream.n_pending() < 1 && !stream.done();
+    const int next = stream.done() || went_back ? DraftTree::kNone : draft.child(node, stream.text().back());
+    if (goes_on && !went_back) stream.draft.learn(node, next);
     if (!goes_on || next == DraftTree::kNone) break;
     ++stream.stats.n_accepted;
     ++counters_.n_accepted_tokens;
@@ -86,6 +87,7 @@ void ResultReader::draw(const StepBatch& batch, const Share& share) {
     drafts_.fold(stream, node);
   }
   drafts_.checked(stream, n_first_guesses);
+  if (went_back) cache_.go_back(stream);
   if (!goes_on) cache_.retire(stream);
 }
 

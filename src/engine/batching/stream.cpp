@@ -12,6 +12,9 @@
 namespace weft::engine {
 namespace {
 
+/// Tokens that any completion may draw and drop for banned strings.
+constexpr int kMinDiscarded = 256;
+
 SamplerParams sampler_of(const RequestParams& params, int completion) {
   SamplerParams result = params.sampler;
   if (result.seed == SamplerParams::kRandomSeed) return result;
@@ -52,6 +55,7 @@ Clock::time_point after(Clock::time_point start, double ms) {
 
 Stream::Writer::Writer(const Request& request, int completion, const Model& model)
     : sampler(sampler_of(request.params, completion), model.tokenizer()),
+      banned(request.params.banned_strings),
       text(model.tokenizer(), request.params.special, request.params.stop, request.params.n_shown_stops,
            request.params.n_min) {
   for (const Token token : request.prompt)
@@ -92,8 +96,14 @@ std::vector<Token> Stream::ending_tokens() const {
   return tokens;
 }
 
+bool Stream::needs_mask() const {
+  if (!banned_next().empty() || holds_back_end(0)) return true;
+  return constraint() != nullptr &&
+         !constraint()->allows_all(static_cast<int>(held().size()) + draft.tree().size());
+}
+
 int Stream::n_best() const {
-  const int n = constraint() != nullptr || holds_back_end(0) ? 0 : writer_->sampler.n_best();
+  const int n = needs_mask() ? 0 : writer_->sampler.n_best();
   return n == 0 ? 0 : std::max(n, params().n_logprobs);
 }
 
@@ -125,24 +135,69 @@ void Stream::pool(std::span<const float> embedding) {
 }
 
 bool Stream::draw(const Context& context, int item, bool from_best, std::span<const std::uint32_t> allowed) {
+  if (draws_nothing(allowed)) {
+    finish(StopReason::kLength);
+    return false;
+  }
   Sampler& sampler = writer_->sampler;
   // A mask needs all logits.
   const Token token = draw_token(context, item, from_best && allowed.empty(), sampler, allowed);
   sampler.accept(token);
-  new_.tokens.push_back(drawn(context, item, from_best, token));
+  OutputToken output = drawn(context, item, from_best, token);
   const auto now = Clock::now();
   if (++stats.n_generated == 1) stats.first_token_ms = ms_between(request_->submitted, now);
   if (ends_with(token)) {
+    if (!release(true)) return false;
+    new_.tokens.push_back(std::move(output));
     finish(StopReason::kEnd);
     return false;
   }
   text_.push_back(token);
-  if (constraint() != nullptr) constraint()->accept(token);
-  if (writer_->text.push(token, new_.text)) {
-    finish(StopReason::kStopString);
-    return false;
+  if (params().banned_strings.empty()) {
+    if (!deliver_token(std::move(output))) return false;
+  } else {
+    const int n_dropped = writer_->banned.push(std::move(output), writer_->text.bytes_of(token));
+    if (n_dropped > 0) return drop_last(n_dropped);
+    if (!release(false)) return false;
   }
   if (params().n_predict < 0 || stats.n_generated < params().n_predict) return true;
+  finish(StopReason::kLength);
+  return false;
+}
+
+/// Banned strings and the constraint leave no token.
+bool Stream::draws_nothing(std::span<const std::uint32_t> allowed) const {
+  return !banned_next().empty() && std::ranges::all_of(allowed, [](std::uint32_t word) { return word == 0; });
+}
+
+bool Stream::release(bool all) {
+  BannedStrings& banned = writer_->banned;
+  for (std::size_t n = all ? banned.held().size() : banned.n_certain(); n > 0; --n) {
+    if (deliver_token(banned.take())) continue;
+    stats.n_generated -= static_cast<int>(banned.held().size());
+    return false;
+  }
+  return true;
+}
+
+bool Stream::deliver_token(OutputToken token) {
+  const Token id = token.id;
+  new_.tokens.push_back(std::move(token));
+  if (constraint() != nullptr) constraint()->accept(id);
+  if (!writer_->text.push(id, new_.text)) return true;
+  finish(StopReason::kStopString);
+  return false;
+}
+
+/// A banned string is complete; `n` tokens are dropped. False if the stream has dropped too many.
+bool Stream::drop_last(int n) {
+  text_.resize(text_.size() - to_size(n));
+  writer_->sampler.retract(std::min(n, Sampler::kMaxRetracted));
+  stats.n_generated -= n;
+  stats.n_discarded += n;
+  const int n_predict = params().n_predict;
+  const int n_most = n_predict >= 0 ? n_predict : request_->max_text - stats.n_prompt;
+  if (stats.n_discarded <= std::max(n_most, kMinDiscarded)) return true;
   finish(StopReason::kLength);
   return false;
 }
@@ -152,6 +207,14 @@ void Stream::finish(StopReason reason) noexcept {
   stats.total_ms = ms_between(request_->submitted, Clock::now());
   if (reason == StopReason::kStopString || !writer_) return;
   try {
+    for (BannedStrings& banned = writer_->banned; !banned.held().empty();) {
+      OutputToken token = banned.take();
+      const Token id = token.id;
+      new_.tokens.push_back(std::move(token));
+      if (!writer_->text.push(id, new_.text)) continue;
+      stats.n_generated -= static_cast<int>(banned.held().size());
+      return ending_.set_reason(StopReason::kStopString);
+    }
     if (writer_->text.finish(new_.text)) ending_.set_reason(StopReason::kStopString);
   } catch (const std::exception&) {  // An allocation failed: its last characters are lost.
     ending_.set_reason(StopReason::kError);

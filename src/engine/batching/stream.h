@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/to_size.h"
+#include "engine/batching/banned_strings.h"
 #include "engine/batching/cache_state.h"
 #include "engine/batching/draft_state.h"
 #include "engine/batching/prefill_stops.h"
@@ -78,6 +79,14 @@ class Stream {
     return params().prompt_logprobs && n > new_.n_prompt_found && n < stats.n_prompt;
   }
   TokenConstraint* constraint() const { return writer_ ? writer_->constraint.get() : nullptr; }
+  /// The last tokens that the constraint has not accepted yet: they may begin a banned string.
+  std::span<const Token> held() const { return writer_ ? writer_->banned.held() : std::span<const Token>(); }
+  /// Tokens that banned strings exclude from the next draw.
+  std::span<const Token> banned_next() const {
+    return writer_ ? writer_->banned.banned_next() : std::span<const Token>();
+  }
+  /// Whether the next token, or one after a node of its draft, is drawn with a mask.
+  bool needs_mask() const;
   /// Whether the token ends it.
   bool ends_with(Token token) const {
     const std::vector<Token>& ends = params().stop_tokens;
@@ -92,8 +101,9 @@ class Stream {
   /// The tokens for which ends_with() is true.
   std::vector<Token> ending_tokens() const;
   /// Draws a token from an item of the last batch, among the `allowed` tokens (empty: all), and appends it.
-  /// It uses the item's best tokens or its logits. True if the stream continues. If this throws, the sampler
-  /// is unusable: call fail().
+  /// It uses the item's best tokens or its logits. True if the stream continues. If a banned string was
+  /// complete, tokens() ends before it, and its last tokens may be computed already. If this throws, the
+  /// sampler is unusable: call fail().
   bool draw(const Context& context, int item, bool from_best, std::span<const std::uint32_t> allowed);
 
   /// The request wants its prompt's embedding and generates nothing.
@@ -144,11 +154,18 @@ class Stream {
   struct Writer {
     Writer(const Request& request, int completion, const Model& model);
     Sampler sampler;
+    BannedStrings banned;
     TextWriter text;
     std::unique_ptr<TokenConstraint> constraint;
   };
 
   OutputToken drawn(const Context& context, int item, bool from_best, Token token) const;
+  bool draws_nothing(std::span<const std::uint32_t> allowed) const;
+  /// Moves held tokens to the output: all, or the certain ones. False if a stop string has ended the
+  /// stream.
+  bool release(bool all);
+  bool deliver_token(OutputToken token);
+  bool drop_last(int n);
 
   const std::shared_ptr<const Request> request_;
   const int completion_;

@@ -50,19 +50,34 @@ bool History::ends_breaker(Token id) {
 void History::forget_beginning() {
   const std::size_t needed = std::max(penalises_ ? window(params_.penalty_last_n) : 0,
                                       has_dry_ ? window(params_.dry_penalty_last_n) : 0);
-  if (text_.size() < needed + std::max(needed, kForgottenTogether)) return;
+  const std::size_t kept = needed + Sampler::kMaxRetracted;  // Windows move back with retract().
+  if (text_.size() < kept + std::max(needed, kForgottenTogether)) return;
   if (!counts_.empty()) count_window();
-  const std::size_t n = text_.size() - needed;
+  const std::size_t n = text_.size() - kept;
   text_.erase(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(n));
   count_begin_ -= std::min(n, count_begin_);
   count_end_ -= std::min(n, count_end_);
 }
 
-void History::clear() {
-  text_.clear();
+void History::retract(std::size_t n) {
+  if (n == 0 || text_.empty()) return;
+  text_.resize(text_.size() - std::min(n, text_.size()));
+  clear_counts();
+  if (!breakers_) return;
+  breakers_->reset();
+  since_breaker_ = 0;
+  for (const Token id : text_) since_breaker_ = ends_breaker(id) ? 0 : since_breaker_ + 1;
+}
+
+void History::clear_counts() {
   for (Token id : present_) counts_[to_size(id)] = {};
   present_.clear();
   count_begin_ = count_end_ = 0;
+}
+
+void History::clear() {
+  text_.clear();
+  clear_counts();
   since_breaker_ = 0;
   if (breakers_) breakers_->reset();
 }

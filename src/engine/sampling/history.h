@@ -23,6 +23,8 @@ class History {
   bool has_dry() const { return has_dry_; }
 
   void accept(Token id);
+  /// Removes the last `n` tokens. Takes time linear in the history.
+  void retract(std::size_t n);
   void clear();
 
   /// Changes the logit of each token that occurs c > 0 times among the last n. It is divided by the
@@ -44,6 +46,7 @@ class History {
   void count_window();
   void make_room();
   bool ends_breaker(Token id);
+  void clear_counts();
   void measure_repetitions(std::size_t n, std::size_t limit);
 
   const SamplerParams& params_;

@@ -410,6 +410,12 @@ void Sampler::accept(Token id) {
   it.history.accept(id);
 }
 
+void Sampler::retract(int n) {
+  if (n < 0 || n > kMaxRetracted)
+    refuse("retract() takes 0 to " + std::to_string(kMaxRetracted) + " tokens, not " + std::to_string(n));
+  impl().history.retract(to_size(n));
+}
+
 void Sampler::reset() {
   Impl& it = impl();
   it.random = engine::Random(it.seed);
