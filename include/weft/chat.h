@@ -11,13 +11,16 @@
 //
 // Set RequestParams::special, because the reader needs the control tokens.
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "weft/batcher.h"
 #include "weft/chat_template.h"
 #include "weft/error.h"
 #include "weft/grammar.h"
@@ -44,12 +47,18 @@ struct ChatTurn {
   /// Whether arguments must follow the functions' schemas. false: only arguments of strict functions; others
   /// are any JSON object.
   bool hold_arguments = true;
-  /// "minimal", "low", "medium" or "high", for templates that have the variable; "none" turns reasoning off
-  /// if the template can. Empty: the template decides.
+  /// "minimal", "low", "medium" or "high", for templates that have the variable. "none": a reasoning_budget
+  /// of 0, unless one is set. Empty: the template decides.
   std::string reasoning_effort = {};
   /// Turns reasoning on or off, for templates with a switch. nullopt: the template decides. reasoning_effort
   /// and the variables below take precedence.
   std::optional<bool> reasoning = std::nullopt;
+  /// The most tokens of reasoning in a response; then the reasoning is closed (ChatOpening::reasoning_limit).
+  /// Below 0: no limit. 0 also turns reasoning off, for templates with a switch.
+  int reasoning_budget = -1;
+  /// Ends reasoning that reached the budget, before the closing tag. It is part of the reasoning.
+  std::string reasoning_budget_message = {};
+  static constexpr std::size_t kMaxBudgetMessageBytes = 4096;
   /// Like variables_json, but reasoning_effort and variables_json take precedence.
   std::string default_variables_json = {};
   /// A JSON object of further template variables, or empty. `now` (ChatTemplate::Options) also sets the
@@ -128,6 +137,24 @@ class ToolSchemaError : public Error {
   std::size_t tool;  ///< Its index in ChatTurn::tools_json.
 };
 
+/// Limits the tokens of reasoning in a response (ChatTurn::reasoning_budget). The tokens of all reasoning
+/// sections count together, without tags. At the budget the message and the closing tag are forced, after the
+/// end of a character. The response then goes on. A section that opens later is closed at once.
+class ReasoningLimit {
+ public:
+  using MakeConstraint = std::function<std::unique_ptr<TokenConstraint>(int completion)>;
+  /// The constraint of a request with this limit (RequestParams::constraint). `inner` constrains the request
+  /// in addition; null: nothing does. Where `inner` does not allow a forced token, it decides. The tokenizer
+  /// must outlive the constraints.
+  MakeConstraint constraint(const Tokenizer& tokenizer, MakeConstraint inner = nullptr) const;
+
+ private:
+  friend class Chat;
+  struct State;
+  explicit ReasoningLimit(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  std::shared_ptr<const State> state_;
+};
+
 struct ChatOpening {
   std::vector<PromptPiece> prompt = {};
   /// With ChatTurn::find_divergences: where prompts of later turns are likely to diverge from this one, as
@@ -138,6 +165,8 @@ struct ChatOpening {
   /// The constraint of the response, if one is needed: for required calls, for arguments with schemas, for
   /// content_grammar.
   std::optional<Grammar> grammar = std::nullopt;
+  /// Set with ChatTurn::reasoning_budget, if the format has reasoning.
+  std::optional<ReasoningLimit> reasoning_limit = std::nullopt;
   ResponseReader reader = {};
   std::vector<std::string> stop = {};  ///< The format's stop strings, in addition to the request's.
   /// Unknown roles, and parts of schemas that the grammar does not enforce (functions that are not strict).

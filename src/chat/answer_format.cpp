@@ -59,6 +59,7 @@ AnswerFormat::AnswerFormat(const Format& format, std::vector<Tool> known_tools, 
   }
   for (const std::string& wrapper : format.wrappers) add(trimmed(wrapper), Tag::kWrapper);
   if (!format.reasoning_end.empty()) reasoning_tags.emplace_back(trimmed(format.reasoning_end));
+  if (!channels) add(trimmed(format.reasoning_end), Tag::kReasoningEnd);
   if (channels) {
     bare.style = CallStyle::kNamed;
     bare.call_end = "<|call|>";

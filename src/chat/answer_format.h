@@ -13,7 +13,7 @@ struct AnswerFormat {
   /// With `calls` false, calls are read as content.
   AnswerFormat(const Format& format, std::vector<Tool> known_tools, bool calls, bool reasoning_is_open);
 
-  enum class Tag { kReasoning, kWrapper, kHeader, kMessageEnd, kCalls };
+  enum class Tag { kReasoning, kReasoningEnd, kWrapper, kHeader, kMessageEnd, kCalls };
   struct TextTag {
     Tag kind;
     std::size_t call = 0;  ///< Of kCalls: index of the first of `calls` with this opener.

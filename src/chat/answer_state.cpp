@@ -116,8 +116,8 @@ bool AnswerState::text_step(Input& input) {
   if (match.tag == TagMatch::kNone) return false;
   const auto [kind, call] = format_->text_tag_kinds[to_size(match.tag)];
   const std::string& tag = format_->text_tags[to_size(match.tag)];
-  if (kind == Tag::kReasoning && !may_reason_) {
-    // In the middle of content the tag is part of the content.
+  if ((kind == Tag::kReasoning || kind == Tag::kReasoningEnd) && !may_reason_) {
+    // In the middle of content the tag is part of the content. Before it, models repeat the closing tag.
     tell_trimmed(Kind::kContent, tag);
     input.at += tag.size();
     return true;

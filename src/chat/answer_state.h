@@ -21,6 +21,10 @@ class AnswerState {
   std::vector<ResponseEvent> read(std::string_view more, bool ended);
 
   int n_calls() const { return n_calls_; }
+  /// Whether the next bytes are reasoning, as far as is known.
+  bool is_reasoning() const { return mode_ == Mode::kReasoning; }
+  /// Whether the last bytes may be the beginning of a tag.
+  bool is_undecided() const { return at_ < text_.size(); }
 
  private:
   enum class Mode {

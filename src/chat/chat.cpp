@@ -9,6 +9,7 @@
 #include "chat/derived_format.h"
 #include "chat/divergences.h"
 #include "chat/messages.h"
+#include "chat/reasoning_limit.h"
 #include "chat/request_json.h"
 #include "text/named_templates.h"
 
@@ -111,8 +112,8 @@ struct Chat::Impl {
 std::string Chat::Impl::variables(const ChatTurn& turn, std::string_view tools_json) const {
   ordered_json all = ordered_json::object();
   if (abilities.functions) all["functions"] = chat::functions_text(tools_json);
-  if (turn.reasoning && !abilities.reasoning_switch.empty())
-    all[abilities.reasoning_switch] = *turn.reasoning;
+  const std::optional<bool> reasoning = turn.reasoning_budget == 0 ? std::optional(false) : turn.reasoning;
+  if (reasoning && !abilities.reasoning_switch.empty()) all[abilities.reasoning_switch] = *reasoning;
   add_variables(all, turn.default_variables_json);
   if (const std::string& effort = turn.reasoning_effort; !effort.empty()) {
     constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high"};
@@ -232,8 +233,15 @@ ChatOpening Chat::open(const ChatTurn& turn) const {
                              : chat::ReasoningState::kNone;
   if (!continues)
     opening.grammar = chat::answer_grammar(impl.format, callable, turn, reasoning, opening.warnings);
-  opening.reader.state_ = std::make_unique<ResponseReader::State>(ResponseReader::State{chat::AnswerState(
-      std::make_shared<const chat::AnswerFormat>(impl.format, std::move(tools), calls, reasons))});
+  chat::AnswerState answer(
+      std::make_shared<const chat::AnswerFormat>(impl.format, std::move(tools), calls, reasons));
+  const bool is_off = turn.reasoning_effort == "none";
+  if (const int budget = is_off ? std::max(turn.reasoning_budget, 0) : turn.reasoning_budget; budget >= 0)
+    if (chat::ReasoningEnd end = chat::reasoning_end(impl.format, turn.reasoning_budget_message);
+        !end.tag.empty())
+      opening.reasoning_limit = ReasoningLimit(std::make_shared<const ReasoningLimit::State>(
+          ReasoningLimit::State{answer, budget, std::move(end)}));
+  opening.reader.state_ = std::make_unique<ResponseReader::State>(ResponseReader::State{std::move(answer)});
   opening.stop = impl.format.stop;
   return opening;
 }
