@@ -62,6 +62,9 @@ class Grammar {
   /// - Numbers with bounds have no exponent, and strings with bounds no \u escapes.
   static Grammar json_schema(std::string_view schema, const JsonSchemaOptions& options = {});
   static Grammar json_object();  ///< Any JSON object.
+  /// A structural tag of xgrammar and vLLM, as JSON: {"format": {...}} with a tree of formats, or the older
+  /// {"structures": [...], "triggers": [...]}. Errors name the place, such as "format.tags[0].begin".
+  static Grammar structural_tag(std::string_view json, const JsonSchemaOptions& options = {});
 
   // Building blocks:
   static Grammar literal(std::string_view text);
@@ -70,7 +73,7 @@ class Grammar {
   static Grammar sequence(std::vector<Grammar> parts);
   static Grammar choice(std::vector<Grammar> parts);
   static Grammar repeat(Grammar part, int least, int most);  ///< most < 0: any number.
-  /// The part, 1 to `most` times, with separators in between.
+  /// The part, 1 to `most` times (most < 0: any number), with separators in between.
   static Grammar list(Grammar part, Grammar separator, int most);
   /// One or more of the parts, in their order, with separators in between. The grammar's size is linear in
   /// the number of parts.

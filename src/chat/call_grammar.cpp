@@ -9,9 +9,13 @@
 
 #include "base/to_size.h"
 #include "chat/json_scanner.h"
+#include "grammar/written.h"
 #include "weft/error.h"
 
 namespace weft::chat {
+
+using grammar::tag_end;
+using grammar::written;
 
 namespace {
 
@@ -19,39 +23,6 @@ Grammar optional(Grammar part) { return Grammar::repeat(std::move(part), 0, 1); 
 
 /// White space that models write after tags.
 Grammar space() { return Grammar::regex("[ \\n]{0,4}"); }
-
-/// Returns the end of the tag that begins at `from`, or `from` if none does. A tag is <...> without white
-/// space or [CAPITALS].
-std::size_t tag_end(std::string_view text, std::size_t from) {
-  if (text[from] == '<') {
-    const std::size_t end = text.find_first_of("> \n", from);
-    return end != text.npos && text[end] == '>' ? end + 1 : from;
-  }
-  if (text[from] != '[') return from;
-  std::size_t end = from + 1;
-  while (end < text.size() &&
-         ((text[end] >= 'A' && text[end] <= 'Z') || text[end] == '_' || text[end] == '/'))
-    ++end;
-  return end < text.size() && text[end] == ']' && end > from + 1 ? end + 1 : from;
-}
-
-/// A part of a format: its tags may be special tokens.
-Grammar written(std::string_view text) {
-  std::vector<Grammar> parts;
-  std::size_t begin = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = tag_end(text, at);
-    if (end == at) {
-      ++at;
-      continue;
-    }
-    if (at > begin) parts.push_back(Grammar::literal(text.substr(begin, at - begin)));
-    parts.push_back(Grammar::tag(text.substr(at, end - at)));
-    begin = at = end;
-  }
-  if (begin < text.size()) parts.push_back(Grammar::literal(text.substr(begin)));
-  return Grammar::sequence(std::move(parts));
-}
 
 /// Any characters up to a closing tag, and the white space that follows the tag.
 Grammar until(std::string_view closing) {

@@ -74,12 +74,13 @@ Grammar Grammar::repeat(Grammar part, int least, int most) {
 }
 
 Grammar Grammar::list(Grammar part, Grammar separator, int most) {
-  if (most < 1) grammar::refuse("a list of at most " + std::to_string(most) + " parts: it must have one");
+  if (most == 0) grammar::refuse("a list of at most 0 parts: it must have one");
   if (most == 1) return part;
   grammar::Builder builder;
   const grammar::NodeId one = as_rule(builder.append(part.rules_->language), builder);
   const grammar::NodeId more = builder.sequence({builder.append(separator.rules_->language), one});
-  const grammar::NodeId root = builder.sequence({one, builder.repeat(more, 0, most - 1)});
+  const grammar::NodeId root =
+      builder.sequence({one, builder.repeat(more, 0, most < 0 ? grammar::kUnlimited : most - 1)});
   return Grammar(std::make_shared<const Rules>(Rules{builder.finish(root)}));
 }
 
