@@ -121,6 +121,9 @@ Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes)
       return compiled->constraint();
     };
   }
+  if (opening.reasoning_limit)
+    request.constraint =
+        opening.reasoning_limit->constraint(completer_.model().tokenizer(), std::move(request.constraint));
   const auto tell = [&](const std::vector<ResponseEvent>& events) {
     for (const ResponseEvent& event : events) {
       turn.answer.add(event);
@@ -167,6 +170,8 @@ ChatOpening Conversation::open(ToolChoice choice) const {
                 // A small model that must call may find no end.
                 .parallel_tool_calls = choice != ToolChoice::kRequired,
                 .reasoning = params_.defaults.reasoning,
+                .reasoning_budget = params_.defaults.reasoning_budget,
+                .reasoning_budget_message = params_.defaults.reasoning_budget_message,
                 .variables_json = params_.defaults.variables_json,
                 .find_divergences = !completer_.context().cache().cuts_anywhere(),
                 .content_grammar = params_.grammar};

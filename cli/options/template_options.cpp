@@ -5,28 +5,17 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "commands/command.h"
 #include "files/json_input.h"
-#include "options/arguments.h"
 #include "options/options.h"
 #include "weft/chat.h"
 #include "weft/error.h"
 
 namespace weft::cli {
 namespace {
-
-// llama.cpp's: how many tokens the model may reason for.
-void set_budget(TemplateOptions& options, const std::string& text) {
-  const std::int64_t budget = parse_size(text);
-  if (budget > 0)
-    throw UsageError(
-        fmt::format("--reasoning-budget: weft cannot stop reasoning after {} tokens; 0 turns it off, -1 sets "
-                    "no limit",
-                    text));
-  if (budget == 0) options.reasoning = Reasoning::kOff;
-}
 
 void set_effort(TemplateOptions& options, const std::string& text) {
   if (text == "none" || text == "off") options.reasoning = Reasoning::kOff;
@@ -79,10 +68,15 @@ void add_template_options(CLI::App& app, TemplateOptions& options, const std::st
                         "reasoning on and off; "
                         "template: the template decides (default auto)")
       ->group(group);
-  app.add_option_function<std::string>(
-         "--reasoning-budget", [&options](const std::string& text) { set_budget(options, text); },
-         "0: no reasoning, as --reasoning off; -1: unlimited reasoning (default)")
+  app.add_option("--reasoning-budget", options.budget,
+                 "most tokens of reasoning in a response; then it is closed, and the response follows; 0: no "
+                 "reasoning; -1: no limit (default)")
+      ->check(CLI::Range(-1, std::numeric_limits<int>::max()))
       ->type_name("N")
+      ->group(group);
+  app.add_option("--reasoning-budget-message", options.budget_message,
+                 "ends reasoning that reached the budget, before the closing tag (default: none)")
+      ->type_name("TEXT")
       ->group(group);
   app.add_option_function<std::string>(
          "--reasoning-effort", [&options](const std::string& text) { set_effort(options, text); },
@@ -109,8 +103,11 @@ server::ChatDefaults chat_defaults(const TemplateOptions& options) {
   server::ChatDefaults defaults;
   Json variables = Json::object();
   if (options.reasoning == Reasoning::kTemplate) defaults.reasoning = std::nullopt;
-  if (options.reasoning == Reasoning::kOn || options.reasoning == Reasoning::kOff) {
-    defaults.reasoning = options.reasoning == Reasoning::kOn;
+  defaults.reasoning_budget = options.budget;
+  defaults.reasoning_budget_message = options.budget_message;
+  const bool is_off = options.reasoning == Reasoning::kOff || options.budget == 0;
+  if (is_off || options.reasoning == Reasoning::kOn) {
+    defaults.reasoning = !is_off;
     // Templates call it the one or the other.
     for (const char* name : {"enable_thinking", "thinking"}) variables[name] = *defaults.reasoning;
   }

@@ -26,10 +26,12 @@ struct TemplateOptions {
   std::string file;
   std::string variables;  ///< A JSON object.
   Reasoning reasoning = Reasoning::kAuto;
+  int budget = -1;  ///< As ChatTurn::reasoning_budget.
+  std::string budget_message;
   std::string effort;
 };
 /// Adds --chat-template and --chat-template-file, and the template's variables: --chat-template-kwargs,
-/// --reasoning, --reasoning-budget, --reasoning-effort.
+/// --reasoning, --reasoning-budget, --reasoning-budget-message, --reasoning-effort.
 void add_template_options(CLI::App& app, TemplateOptions& options, const std::string& group);
 /// The template or its name; empty for the model's own. Throws UsageError if both options are given, and for
 /// an unknown template name.

@@ -176,8 +176,7 @@ std::string read_effort(Fields& fields) {
     // For "adaptive" and "auto" the server's default applies.
     const std::size_t type = inner.word("type", 0, {"enabled", "disabled", "adaptive", "auto"});
     if (type < 2) effort = of_switch(type == 0);
-    inner.without_effect("budget_tokens");
-    inner.ignore({"display"});
+    inner.ignore({"budget_tokens", "display"});  // read_common() reads the budget.
     inner.done();
   } else {
     read_switch("thinking");
@@ -186,7 +185,8 @@ std::string read_effort(Fields& fields) {
     Fields inner = fields.within(*value, fields.path_of("reasoning"));
     if (inner.has("enabled")) effort = of_switch(inner.boolean("enabled", true));
     effort = inner.string("effort", effort);
-    for (const char* name : {"max_tokens", "exclude"}) inner.without_effect(name);
+    inner.without_effect("exclude");
+    inner.ignore({"max_tokens"});                   // read_common() reads it.
     inner.ignore({"summary", "generate_summary"});  // The reasoning itself is in the response.
     inner.done();
   }
@@ -224,6 +224,12 @@ ChatOpening open_chat(const ServedModel& model, RequestTurn turn) {
             model.spec.name, why_no_template(*model.model)));
   const ChatDefaults& defaults = model.chat_defaults;
   if (!turn.reasoning) turn.reasoning = defaults.reasoning;
+  // A budget of 0 is a switch: a request that asks for reasoning overrides it.
+  const bool asks = !turn.reasoning_effort.empty() && turn.reasoning_effort != "none";
+  if (!turn.has_budget && turn.reasoning_effort != "none" && !(defaults.reasoning_budget == 0 && asks))
+    turn.reasoning_budget = defaults.reasoning_budget;
+  if (turn.reasoning_budget_message.empty())
+    turn.reasoning_budget_message = defaults.reasoning_budget_message;
   // Some templates write the date, which the engine does not know. The day alone, so that prompts begin
   // alike.
   Json variables = {{"now", fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr)))}};
@@ -281,6 +287,11 @@ ChatOrder make_order(Job& job, RequestTurn turn, CommonFields common, const Medi
   ChatOrder order;
   order.params = std::move(common.params);
   if (common.grammar) turn.content_grammar = make_grammar(*common.grammar);
+  if (common.reasoning.budget) {
+    turn.reasoning_budget = *common.reasoning.budget;
+    turn.has_budget = true;
+  }
+  turn.reasoning_budget_message = common.reasoning.message.value_or("");
   job.check_wanted();
   turn.find_divergences = model.keeps_snapshots;
   ChatOpening opening = open_chat(model, turn);
@@ -303,6 +314,9 @@ ChatOrder make_order(Job& job, RequestTurn turn, CommonFields common, const Medi
     job.check_wanted();
     hold_answer(order.params, job, turn, common, opening);
   }
+  if (opening.reasoning_limit)
+    order.params.constraint =
+        opening.reasoning_limit->constraint(model.tokenizer(), std::move(order.params.constraint));
   order.reader = std::move(opening.reader);
   order.params.special = true;
   for (std::string& stop : opening.stop) order.params.stop.push_back(std::move(stop));

@@ -18,6 +18,7 @@ namespace weft::server {
 struct RequestTurn : ChatTurn {
   std::shared_ptr<const RequestTools> tools = nullptr;  ///< The tools of tools_json; null: none were read.
   std::string field = "messages";                       ///< The field of the conversation, for errors.
+  bool has_budget = false;                              ///< The request sets reasoning_budget.
 };
 
 struct ChatOrder {
@@ -50,7 +51,7 @@ void read_continuation(Fields& fields, ChatTurn& turn);
 /// The effort that weft knows for an effort of any API.
 std::string known_effort(std::string effort);
 /// The effort of a request: reasoning_effort, or a switch or effort as other APIs have it
-/// (enable_thinking, think, thinking, reasoning).
+/// (enable_thinking, think, thinking, reasoning). read_common() reads their budgets.
 std::string read_effort(Fields& fields);
 
 /// "chat_template_kwargs": variables of the template.

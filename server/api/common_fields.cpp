@@ -290,6 +290,17 @@ GrammarWish read_schema(const Fields& fields, std::string_view name, const Json&
   return schema_wish(schema, false, fields.path_of(name), warnings);
 }
 
+// A structural tag: an object, or a string with its JSON. Keywords of its schemas that cannot be enforced
+// give warnings.
+GrammarWish tag_wish(const Json& value, const std::string& field, std::vector<std::string>& warnings) {
+  const std::string text = value.is_string() ? value.get<std::string>() : to_text(value);
+  const GrammarWish names{.field = field, .code = "invalid_grammar"};
+  std::vector<std::string> notes;
+  Grammar grammar = naming(names, [&] { return Grammar::structural_tag(text, {.left_free = &notes}); });
+  for (const std::string& note : notes) warnings.push_back(fmt::format("'{}': {}", field, note));
+  return {"tag:" + text, [grammar = std::move(grammar)] { return grammar; }, field, names.code};
+}
+
 // The names of each kind of constraint in an object. Empty strings ask for nothing.
 struct GrammarNames {
   std::vector<std::string_view> schemas = {}, regexes = {}, choices = {}, grammars = {};
@@ -332,9 +343,9 @@ void read_response_format(Fields& fields, std::vector<GrammarWish>& wishes,
   const Json* value = fields.object("response_format");
   if (value == nullptr) return;
   Fields format = fields.within(*value, fields.path_of("response_format"));
-  enum Type : std::size_t { kText, kObject, kSchema, kRegex, kGrammar };
-  const std::size_t type =
-      format.word("type", kText, {"text", "json_object", "json_schema", "regex", "grammar"});
+  enum Type : std::size_t { kText, kObject, kSchema, kRegex, kGrammar, kTag };
+  const std::size_t type = format.word(
+      "type", kText, {"text", "json_object", "json_schema", "regex", "grammar", "structural_tag"});
   if (type == kObject) {
     // llama.cpp takes a schema here.
     const Json* schema = format.object("schema");
@@ -342,6 +353,9 @@ void read_response_format(Fields& fields, std::vector<GrammarWish>& wishes,
                                        : object_wish());
   } else if (type == kSchema) {
     wishes.push_back(read_named_schema(format, warnings));
+  } else if (type == kTag) {
+    format.ignore({"format", "structures", "triggers"});  // Grammar::structural_tag() reads them.
+    wishes.push_back(tag_wish(*value, fields.path_of("response_format"), warnings));
   } else if (type == kRegex || type == kGrammar) {
     const std::string kind = format.string("type");
     const std::vector<std::string_view> names = {kind, "value", "pattern"};
@@ -368,6 +382,8 @@ std::optional<GrammarWish> read_grammar(Fields& fields, std::vector<std::string>
                 {.schemas = {"json"}, .regexes = {"regex"}, .choices = {"choice"}, .grammars = {"grammar"}},
                 wishes, warnings);
     if (inner.boolean("json_object", false)) wishes.push_back(object_wish());
+    if (const Json* tag = inner.find("structural_tag"); tag != nullptr && *tag != "")
+      wishes.push_back(tag_wish(*tag, inner.path_of("structural_tag"), warnings));
     inner.done();
   }
   if (wishes.size() > 1)
@@ -422,6 +438,35 @@ void read_speculation(Fields& fields, RequestParams& params) {
   }
   for (const char* name : {"speculative", "speculative.n_min", "speculative.p_min"})
     fields.without_effect(name, "none");
+}
+
+// The names of llama.cpp, vLLM, Qwen, Anthropic and OpenRouter for the most tokens of reasoning.
+ReasoningWish read_reasoning(Fields& fields) {
+  ReasoningWish wish;
+  const auto read = [&wish](Fields& holder, std::string_view name) {
+    if (!holder.has(name)) return;
+    wish.budget = holder.integer(name, -1, -1);
+    wish.field = holder.path_of(name);
+  };
+  for (const char* name : {"reasoning_budget", "reasoning_budget_tokens", "thinking_budget_tokens",
+                           "thinking_token_budget", "thinking_budget"})
+    read(fields, name);
+  for (const auto& [name, member] : {std::pair{"thinking", "budget_tokens"}, {"reasoning", "max_tokens"}}) {
+    const Json* const object = fields.find(name);
+    if (object == nullptr || !object->is_object() || object->value("type", Json()) == "disabled") continue;
+    Fields inner = fields.within(*object, fields.path_of(name));
+    read(inner, member);
+  }
+  if (fields.has("reasoning_budget_message")) {
+    wish.message = fields.string("reasoning_budget_message");
+    wish.field = fields.path_of("reasoning_budget_message");
+  }
+  return wish;
+}
+
+void read_banned_strings(Fields& fields, RequestParams& params) {
+  params.banned_strings = fields.strings("banned_strings", kMaxStops);
+  std::erase(params.banned_strings, "");
 }
 
 void read_stream(Fields& fields, CommonFields& result) {
@@ -497,6 +542,8 @@ CommonFields read_common(Fields& fields, Job& job) {
   read_allowed_tokens(fields, tokenizer, params.sampler.logit_bias);
   result.shows_stops = fields.boolean("include_stop_str_in_output", false);
   read_stops(fields, "stop", result);
+  read_banned_strings(fields, params);
+  result.reasoning = read_reasoning(fields);
   params.ignore_end = fields.boolean("ignore_eos", params.ignore_end);
   params.n_keep = fields.integer("n_keep", params.n_keep, -1);
   params.priority = fields.integer("priority", params.priority, -1000, 1000);

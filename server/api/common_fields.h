@@ -34,6 +34,14 @@ struct GrammarWish {
   std::string code = "invalid_json_schema";  ///< The code of its errors.
 };
 
+/// A requested limit of reasoning tokens, for chats.
+struct ReasoningWish {
+  std::optional<int> budget =
+      std::nullopt;  ///< As ChatTurn::reasoning_budget. Nullopt: the server's default.
+  std::optional<std::string> message = std::nullopt;
+  std::string field = {};  ///< The name of the field that was given last; empty: none.
+};
+
 struct CommonFields {
   RequestParams params = {};
   bool stream = false;
@@ -43,6 +51,7 @@ struct CommonFields {
   bool return_tokens = false;
   bool shows_stops = false;  ///< Stop strings stay in the response.
   std::optional<GrammarWish> grammar = std::nullopt;
+  ReasoningWish reasoning = {};
   std::vector<std::string> warnings = {};  ///< Keywords of schemas that are not enforced.
   int n_kept = -1;                         ///< Tokens kept at the prompt's end; < 0: all.
   int slot = -1;                           ///< The slot that gets the sequence, for sessions; -1: none.

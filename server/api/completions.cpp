@@ -335,6 +335,7 @@ void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> pr
   params.n = fields.integer("n", 1, 1, job.params->defaults.n_completions);
   fields.without_effect("best_of", params.n);  // Completions are not ranked.
   read_min_tokens(fields, kMaxTokens, params);
+  if (!common.reasoning.field.empty()) fields.note(common.reasoning.field);  // Only chats know reasoning.
   const int n_probs = fields.integer("n_probs", 0, 0, job.params->defaults.n_logprobs);
   const int n_logprobs = read_n_logprobs(fields, n_probs > 0 ? n_probs : -1, job.params->defaults.n_logprobs);
   if (n_logprobs >= 0) params.n_logprobs = n_logprobs;

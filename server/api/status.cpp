@@ -180,6 +180,7 @@ void Api::props(Job& job) {
   const ChatDefaults& defaults = model->chat_defaults;
   if (!defaults.variables_json.empty()) params["chat_template_kwargs"] = parse_json(defaults.variables_json);
   if (defaults.reasoning) params["reasoning"] = *defaults.reasoning;
+  if (defaults.reasoning_budget >= 0) params["reasoning_budget"] = defaults.reasoning_budget;
   job.send({{"default_generation_settings",
              {{"id", 0},
               {"id_task", -1},

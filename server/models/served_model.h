@@ -67,6 +67,8 @@ class GrammarCache {
 struct ChatDefaults {
   /// Whether models reason before they respond, for templates with a switch. Nullopt: the template decides.
   std::optional<bool> reasoning = true;
+  int reasoning_budget = -1;  ///< As ChatTurn::reasoning_budget, for requests without one.
+  std::string reasoning_budget_message = {};
   std::string variables_json = {};  ///< Empty, or an object of variables of the template.
 };
 
