@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes tests/data/grammar/structural_tags.json with xgrammar: which texts a structural tag accepts.
+"""Makes tests/data/grammar/structural_tags.json with xgrammar: the strings that structural tags accept.
 
     pip install xgrammar
     scripts/make_structural_tag_vectors.py
 
-Each row has a tag, and either "refused" or its texts with the verdict of xgrammar 0.2.9.
+Each row has a tag, and either "refused" or strings with the verdict of xgrammar 0.2.9.
 """
 
 import json

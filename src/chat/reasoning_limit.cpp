@@ -72,7 +72,7 @@ int missing_after(std::string_view bytes, int missing) {
   return missing;
 }
 
-/// The limit of one completion. It reads the response as a ResponseReader does, so both agree on what is
+/// The limit of one completion. It reads the response as a ResponseReader does, so both find the same
 /// reasoning.
 class LimitedReasoning final : public TokenConstraint {
  public:

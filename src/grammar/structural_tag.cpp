@@ -25,7 +25,7 @@ constexpr int kMostRepetitions = 1 << 16;
 constexpr int kMostOpenParameters = 64;  // Of a schema without a list of properties.
 
 /// The end strings of the enclosing tag, which free output at the end of its content does not contain.
-/// Nullopt: there is no enclosing tag.
+/// Nullopt: no tag encloses it.
 using EndStrings = std::optional<std::vector<std::string>>;
 
 Grammar nothing() { return Grammar::choice({}); }
@@ -115,7 +115,7 @@ class TagReader {
     }
   }
 
-  /// The type may be left out where a member tells it.
+  /// The type of a format that has none, by its members.
   static std::string_view guess(const Json& format) {
     constexpr std::pair<const char*, const char*> kMembers[] = {
         {"begin", "tag"},          {"triggers", "triggered_tags"}, {"separator", "tags_with_separator"},

@@ -176,7 +176,7 @@ TEST(ReasoningLimit, ClosesLaterSectionsAtOnce) {
   Writing writing(tag_tokenizer(true), open("kimi-k2", 4, "!"));
   EXPECT_EQ(writing.wish("<think>").wish("abcd").wish("<think>").wish("Hello").done().text,
             "<think>abcd!</think><think>!</think>Hello");
-  // Of a model with channels, the second time the response itself begins.
+  // Models with channels begin the response itself the second time.
   Writing channels(tag_tokenizer(true), open("harmony", 2));
   const Written& written = channels.wish("<|channel|>analysis<|message|>")
                                .wish("ab")

@@ -20,6 +20,7 @@ RERANKER = DATA / "golden_encoders" / "bert-rank" / "model.gguf"
 HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
 # Off where the variable is missing, as in the templates of DeepSeek V3.1 and Gemma 4.
 SWITCH = "{{ messages[0].content }}{{ '<think>' if enable_thinking else '</think>' }}{{ extra }}"
+THINKS = "{{ messages[0].content }}{% if add_generation_prompt %}<think>\n{% endif %}"
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -254,6 +255,82 @@ class Templates(unittest.TestCase):
         for server_has, type, expected in (("off", "enabled", "Hello<think>"), ("on", "disabled", "Hello</think>"), ("off", "adaptive", "Hello</think>")):
             with Server("-m", LLAMA, "--chat-template", SWITCH, "--reasoning", server_has) as server:
                 self.assertEqual(self.prompts(server, thinking={"type": type}), expected)
+
+    def chat(self, server, **fields):
+        body = {**HELLO, "max_tokens": 40, "ignore_eos": True, "temperature": 0, **fields}
+        return server.json("/v1/chat/completions", body)
+
+    def test_reasoning_is_closed_at_the_budget(self):
+        with Server("-m", LLAMA, "--chat-template", THINKS, "--reasoning-budget", "6", "--reasoning-budget-message", " Enough.") as server:
+            self.assertEqual(server.json("/props")["default_generation_settings"]["params"]["reasoning_budget"], 6)
+            answer = self.chat(server)
+            message = answer["choices"][0]["message"]
+            self.assertTrue(message["reasoning_content"].endswith(" Enough."), message)
+            self.assertNotIn("think>", message["content"])
+            self.assertNotIn("Enough", message["content"])
+            self.assertTrue(message["content"])
+            n_reasoning = answer["usage"]["completion_tokens_details"]["reasoning_tokens"]
+            self.assertTrue(6 <= n_reasoning < 25, n_reasoning)
+            # A request comes before the server, and none of it depends on drafts or on other choices.
+            self.assertNotIn("content", {k: v for k, v in self.chat(server, reasoning_budget=-1)["choices"][0]["message"].items() if v})
+            for choice in self.chat(server, n=2, thinking_budget_tokens=2, reasoning_budget_message="!")["choices"]:
+                self.assertTrue(choice["message"]["reasoning_content"].endswith("!"))
+            self.assertEqual(self.chat(server, speculate=False)["choices"][0]["message"], message)
+            off = self.chat(server, reasoning_effort="none", reasoning_budget_message="")["choices"][0]["message"]
+            self.assertFalse(off.get("reasoning_content", "").strip(" Enough."), off)
+            status, text = server.ask("/v1/chat/completions", {**HELLO, "thinking_budget": 2, "reasoning_budget_message": "</think>"})
+            self.assertEqual(status, 400, text)
+
+    def test_streams_have_the_same_reasoning(self):
+        with Server("-m", LLAMA, "--chat-template", THINKS) as server:
+            fields = {"thinking_budget": 5, "reasoning_budget_message": " Enough."}
+            message = self.chat(server, **fields)["choices"][0]["message"]
+            _, text = server.ask("/v1/chat/completions", {**HELLO, "max_tokens": 40, "ignore_eos": True, "temperature": 0, "stream": True, **fields})
+            deltas = [json.loads(line[6:])["choices"][0]["delta"] for line in text.splitlines() if line.startswith("data: {")]
+            self.assertEqual("".join(delta.get("reasoning_content") or "" for delta in deltas), message["reasoning_content"])
+            self.assertEqual("".join(delta.get("content") or "" for delta in deltas), message["content"])
+
+    def test_budgets_hold_with_grammars_and_in_other_apis(self):
+        with Server("-m", LLAMA, "--chat-template", THINKS) as server:
+            schema = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": {"enum": ["yes", "no"]}}}
+            message = self.chat(server, response_format=schema, thinking_token_budget=4)["choices"][0]["message"]
+            self.assertIn(message["content"], ('"yes"', '"no"'))
+            tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"enum": [1]}}, "required": ["a"]}}}]
+            message = self.chat(server, tools=tools, tool_choice="required", thinking_token_budget=4, max_tokens=100)["choices"][0]["message"]
+            self.assertEqual(json.loads(message["tool_calls"][0]["function"]["arguments"]), {"a": 1})
+            body = {**HELLO, "max_tokens": 30, "temperature": 0, "thinking": {"type": "enabled", "budget_tokens": 3}}
+            blocks = server.json("/v1/messages", body)["content"]
+            self.assertEqual([block["type"] for block in blocks][0], "thinking")
+            self.assertIn("text", [block["type"] for block in blocks])
+            output = server.json("/v1/responses", {"input": "Hello", "max_output_tokens": 30, "temperature": 0, "reasoning": {"max_tokens": 3}})["output"]
+            self.assertEqual([item["type"] for item in output], ["reasoning", "message"])
+            # A ban of the closing tag is named.
+            status, text = server.ask("/v1/chat/completions", {**HELLO, "thinking_budget": 2, "max_tokens": 20,
+                                                               "logit_bias": [["</think>", False], ["\n", False]]})
+            self.assertEqual(status, 400, text)
+            self.assertIn("no token is left to generate", text)
+
+    def test_banned_strings_are_drawn_again(self):
+        with Server("-m", LLAMA, "--chat-template", "{{ messages[0].content }}") as server:
+            body = {"prompt": "Hello", "max_tokens": 24, "temperature": 1, "seed": 5, "ignore_eos": True}
+            free = server.json("/v1/completions", body)["choices"][0]["text"]
+            plain = re.findall(r"[ -~]{3,}", free)
+            banned = [plain[0][:3].upper()]
+            answer = server.json("/v1/completions", {**body, "banned_strings": banned})
+            text = answer["choices"][0]["text"]
+            self.assertNotIn(banned[0].lower(), text.lower())
+            self.assertNotEqual(text, free)
+            self.assertEqual(answer["usage"]["completion_tokens"], 24)
+            self.assertEqual(server.json("/v1/completions", {**body, "banned_strings": banned})["choices"][0]["text"], text)
+            _, stream = server.ask("/v1/completions", {**body, "banned_strings": banned, "stream": True})
+            parts = [json.loads(line[6:])["choices"][0]["text"] for line in stream.splitlines() if line.startswith("data: {")]
+            self.assertEqual("".join(parts), text)
+            status, _ = server.ask("/v1/completions", {**body, "banned_strings": ["x" * 513]})
+            self.assertEqual(status, 400)
+        with Server("-m", DATA / "golden" / "mamba" / "model.gguf") as server:
+            status, text = server.ask("/v1/completions", {"prompt": "a", "max_tokens": 2, "banned_strings": ["b"]})
+            self.assertEqual(status, 400, text)
+            self.assertIn("banned_strings need a cache that can drop tokens", text)
 
     def test_templates_know_the_date(self):
         with Server("-m", LLAMA, "--chat-template", "{{ messages[0].content }} {{ date_string }}, {{ datetime }}") as server:

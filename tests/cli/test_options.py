@@ -63,6 +63,7 @@ def write_files(folder: Path) -> None:
     (folder / "other.jinja").write_text(TEMPLATE.replace("assistant:", "it:"))
     (folder / "effort.jinja").write_text(TEMPLATE + "{{ reasoning_effort }}")
     (folder / "switch.jinja").write_text(TEMPLATE + "{{ 'yes' if enable_thinking else 'no' }}")
+    (folder / "thinks.jinja").write_text(TEMPLATE + "<think>\n")
     (folder / "grammar.gbnf").write_text('root ::= "yes" | "no"')
     (folder / "schema.json").write_text('{"enum": ["yes", "no"]}')
     (folder / "config.toml").write_text("nosuch = 1\n")
@@ -226,6 +227,8 @@ COMMANDS = {
                  "chat-template-kwargs": Refused(["--chat-template-kwargs", "["]),
                  "reasoning": Effect(["--reasoning", "off"], among=("--chat-template-file", "switch.jinja")),
                  "reasoning-budget": Effect(["--reasoning-budget", "0"], among=("--chat-template-file", "switch.jinja")),
+                 "reasoning-budget-message": Effect(["--reasoning-budget-message", "Enough."], among=(
+                     "--chat-template-file", "thinks.jinja", "--reasoning-budget", "1")),
                  "reasoning-effort": Effect(["--reasoning-effort", "high"], among=(
                      "--chat-template-kwargs", "{}", "--chat-template-file", "effort.jinja")),
                  "tools": Effect(["--tools", "nosuch.json"]),
@@ -525,6 +528,8 @@ SERVE_ROWS = SERVED | DRAFTS | {name: row for name, row in MODEL.items() if name
     "chat-template-kwargs": Effect(["--chat-template-kwargs", '{"reasoning_effort": "x"}'], among=EFFORT),
     "reasoning": Effect(["--reasoning", "off"], among=("--chat-template-file", "switch.jinja")),
     "reasoning-budget": Effect(["--reasoning-budget", "0"], among=("--chat-template-file", "switch.jinja")),
+    "reasoning-budget-message": Effect(["--reasoning-budget-message", "Enough."], among=(
+        "--chat-template-file", "thinks.jinja", "--reasoning-budget", "1")),
     "reasoning-effort": Effect(["--reasoning-effort", "high"], among=EFFORT),
     "reasoning-format": Refused(["--reasoning-format", "none"]),
     "predict": Effect(["-n", "2"], among=()),

@@ -279,6 +279,41 @@ TEST(Sampler, DryOfALongRepetitionStaysFinite) {
 }
 
 // The memory does not grow with the sequence, only with the windows.
+TEST(Sampler, RetractedTokensWereNeverAccepted) {
+  std::mt19937 random(7);
+  const int n_vocab = 12;
+  for (const int last_n : {3, 64, -1}) {
+    SamplerParams params = neutral();
+    params.penalty_last_n = last_n;
+    params.frequency_penalty = 1.0f;
+    params.dry_multiplier = 1.0f;
+    Sampler sampler(params, n_vocab);
+    std::vector<Token> text;
+    const std::vector<float> logits(static_cast<std::size_t>(n_vocab), 0.0f);
+    for (int i = 0; i < 3000; ++i) {
+      text.push_back(static_cast<Token>(random() % static_cast<unsigned>(n_vocab)));
+      sampler.accept(text.back());
+      if (i % 3 == 0) sampler.sample(logits);
+      if (random() % 9 != 0) continue;
+      const auto n = std::min<std::size_t>(random() % 6, text.size());
+      text.resize(text.size() - n);
+      sampler.retract(static_cast<int>(n));
+    }
+    Sampler other(params, n_vocab);
+    for (const Token token : text) other.accept(token);
+    sampler.sample(logits);
+    other.sample(logits);
+    std::vector<double> expected(static_cast<std::size_t>(n_vocab)), actual(expected);
+    for (const Candidate& one : other.candidates())
+      expected[static_cast<std::size_t>(one.id)] = static_cast<double>(one.logit);
+    for (const Candidate& one : sampler.candidates())
+      actual[static_cast<std::size_t>(one.id)] = static_cast<double>(one.logit);
+    expect_near(actual, expected);
+    EXPECT_THROW(sampler.retract(Sampler::kMaxRetracted + 1), Error);
+    EXPECT_THROW(sampler.retract(-1), Error);
+  }
+}
+
 TEST(Sampler, AnEndlessTextTakesNoMoreMemory) {
   if (!test::kCountsAllocations) GTEST_SKIP() << "sanitizers bring their own operator new";
   SamplerParams params = neutral();
