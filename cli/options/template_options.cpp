@@ -10,12 +10,23 @@
 
 #include "commands/command.h"
 #include "files/json_input.h"
+#include "options/arguments.h"
 #include "options/options.h"
 #include "weft/chat.h"
 #include "weft/error.h"
 
 namespace weft::cli {
 namespace {
+
+int parse_budget(const std::string& text) {
+  const std::int64_t budget = parse_size(text);
+  if (budget < -1 || budget > std::numeric_limits<int>::max())
+    throw UsageError(
+        fmt::format("--reasoning-budget: {} is not a number of tokens; 0 turns reasoning off, -1 sets no "
+                    "limit",
+                    text));
+  return static_cast<int>(budget);
+}
 
 void set_effort(TemplateOptions& options, const std::string& text) {
   if (text == "none" || text == "off") options.reasoning = Reasoning::kOff;
@@ -68,10 +79,10 @@ void add_template_options(CLI::App& app, TemplateOptions& options, const std::st
                         "reasoning on and off; "
                         "template: the template decides (default auto)")
       ->group(group);
-  app.add_option("--reasoning-budget", options.budget,
-                 "most tokens of reasoning in a response; then it is closed, and the response follows; 0: no "
-                 "reasoning; -1: no limit (default)")
-      ->check(CLI::Range(-1, std::numeric_limits<int>::max()))
+  app.add_option_function<std::string>(
+         "--reasoning-budget", [&options](const std::string& text) { options.budget = parse_budget(text); },
+         "most tokens of reasoning in a response; then it is closed, and the response follows; 0: no "
+         "reasoning; -1: no limit (default)")
       ->type_name("N")
       ->group(group);
   app.add_option("--reasoning-budget-message", options.budget_message,
