@@ -16,7 +16,7 @@
 namespace weft::server {
 namespace {
 
-using Context = std::shared_ptr<ssl_ctx_st>;
+using TlsContext = std::shared_ptr<ssl_ctx_st>;
 using Key = std::unique_ptr<EVP_PKEY, decltype(&::EVP_PKEY_free)>;
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
@@ -83,9 +83,9 @@ int choose_protocol(SSL*, const unsigned char** chosen, unsigned char* chosen_si
   return SSL_TLSEXT_ERR_OK;
 }
 
-Context make_context(const std::string& certificate_file, const std::string& key_file) {
+TlsContext make_context(const std::string& certificate_file, const std::string& key_file) {
   ::ERR_clear_error();
-  Context context(::SSL_CTX_new(::TLS_server_method()), &::SSL_CTX_free);
+  TlsContext context(::SSL_CTX_new(::TLS_server_method()), &::SSL_CTX_free);
   if (context == nullptr || ::SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION) != 1 ||
       ::SSL_CTX_set_cipher_list(context.get(), kCiphers) != 1)
     throw Error(ErrorCode::kUnsupported, "OpenSSL cannot set up TLS: " + openssl_reason());
@@ -115,13 +115,13 @@ TlsIdentity::TlsIdentity(std::string certificate_file, std::string key_file)
       context_(make_context(certificate_file_, key_file_)) {}
 
 void TlsIdentity::reload() {
-  Context context = make_context(certificate_file_, key_file_);
+  TlsContext context = make_context(certificate_file_, key_file_);
   const std::lock_guard lock(mutex_);
   context_.swap(context);
 }
 
 std::string TlsIdentity::date_problem() const {
-  const Context now = context();
+  const TlsContext now = context();
   const X509* const certificate = ::SSL_CTX_get0_certificate(now.get());
   if (::X509_cmp_current_time(::X509_get0_notAfter(certificate)) < 0)
     return "the certificate '" + certificate_file_ + "' has expired";
