@@ -225,6 +225,7 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
   // With several models or adapters, requests must name the one they want.
   pool.any_name = options->models.size() <= 1 && pool.models.front().adapters.empty();
   pool.n_loaded = options->models_max;
+  if (options->idle_s >= 0) pool.keep_alive = std::chrono::seconds(options->idle_s);
   pool.bytes = base::machine_memory().total / 10 * 8;
   // Called before each load, which then does not read the file's header again.
   auto footprint = std::make_shared<Footprint>();

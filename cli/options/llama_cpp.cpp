@@ -324,8 +324,6 @@ constexpr ForeignOption kOptions[] = {
     {"--models-preset", kOne, false, kOneProcess},
     {"--no-models-autoload", kNone, false,
      "models are loaded when a request asks for them; --models-max 1 keeps one of them in memory"},
-    {"--sleep-idle-seconds", kOne, false,
-     "a model is unloaded only when another one needs the memory (--models-max); leave the option out", "-1"},
     {"--path", kOne, false, "the page is built in; serve other files with a web server in front"},
     {"--media-path", kOne, false,
      "send images and audio as data: URLs; the server opens no files for clients"},

@@ -57,6 +57,10 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
   add_size(app, "--models-max", options.models_max, {0},
            "maximum number of models in memory at the same time (default 0: as many as fit)")
       ->group(group);
+  add_size(app, "--sleep-idle-seconds", options.idle_s, {-1, 1 << 30, "-1: never"},
+           "unload a model this many seconds after its last request (default -1: only when another one needs "
+           "its memory); the next request loads it")
+      ->group(group);
   add_switch(app, "--cors", options.cors,
              "allow web pages of all other origins to use the server (default: only with an API key)")
       ->group(group);

@@ -44,6 +44,7 @@ struct ServeOptions {
   int timeout_s = 600;
   int max_queue = 1024;
   int models_max = 0;
+  int idle_s = -1;
   bool cors = false;
   std::vector<std::string> allowed_hosts;
   std::string api_prefix;

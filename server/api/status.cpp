@@ -168,9 +168,29 @@ std::string token_text(const Tokenizer& tokenizer, Token id) {
   return id == kNoToken ? std::string() : std::string(tokenizer.text(id));
 }
 
+/// The facts that are known without a loaded model.
+Json props_without_model(const ModelState& state, const RequestParams& defaults, const std::string& version) {
+  return {{"default_generation_settings", {{"params", settings_json(defaults)}}},
+          {"model", state.name},
+          {"model_alias", state.name},
+          {"model_path", state.path.filename().string()},
+          {"modalities", {{"vision", false}, {"audio", false}}},
+          {"build_info", "weft-" + version},
+          {"is_sleeping", true}};
+}
+
+/// The first model was unloaded, and no other model is loaded.
+bool is_sleeping(const std::vector<ModelState>& states) {
+  return states.front().was_loaded && std::all_of(states.begin(), states.end(), [](const ModelState& state) {
+           return state.stage == ModelState::Stage::kIdle;
+         });
+}
+
 }  // namespace
 
 void Api::props(Job& job) {
+  if (const std::vector<ModelState> states = models_->states(); is_sleeping(states))
+    return job.send(props_without_model(states.front(), setup_.params.defaults.params, setup_.version));
   const auto model = any_loaded(*models_, job.exchange->request());
   const bool chats = model->chat.has_value();
   const ChatTemplate* const own = model->model->chat_template();

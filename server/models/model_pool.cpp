@@ -41,6 +41,17 @@ std::string lower_case(std::string_view name) {
   return lower;
 }
 
+// Letters and digits of a name as Ollama writes it: "hf.co/user/Llama-3.2-1B-GGUF:Q4_K_M" or "llama3.2:1b".
+std::string plain_letters(std::string_view name) {
+  name.remove_prefix(name.find_last_of('/') + 1);
+  std::string lower = lower_case(name);
+  for (const std::string_view tail : {":latest", "-gguf"})
+    if (lower.ends_with(tail)) lower.resize(lower.size() - tail.size());
+  if (const std::size_t at = lower.find("-gguf:"); at != std::string::npos) lower.erase(at, 5);
+  std::erase_if(lower, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });
+  return lower;
+}
+
 }  // namespace
 
 struct ModelPool::Slot {
@@ -55,8 +66,25 @@ struct ModelPool::Slot {
   int n_failures = 0;
   std::chrono::steady_clock::time_point try_again_at = {};
   bool was_loaded = false;
-  bool was_lost = false;   ///< With kFailed: while it was served. No request has tried to load it again yet.
+  bool was_lost = false;  ///< With kFailed: while it was served. No request has tried to load it again yet.
+  std::optional<std::chrono::milliseconds> keep_alive = {};
+  std::chrono::steady_clock::time_point idle_since = {};  ///< The last time when it was seen in use.
+  /// It was in use at the last look. A snapshot for /metrics, which does not count as use, holds it for a
+  /// moment.
+  bool was_in_use = false;
   bool is_wanted = false;  ///< To be loaded again without a request: it was loaded, and lost.
+
+  bool is_free() const { return model != nullptr && model.use_count() == 1; }
+  void use(std::uint64_t time) {
+    last_used = time;
+    idle_since = std::chrono::steady_clock::now();
+  }
+  std::chrono::milliseconds idle() const {
+    if (!is_free()) return {};
+    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
+                                                                 idle_since);
+  }
+  bool is_over() const { return is_free() && keep_alive && idle() >= *keep_alive; }
 
   /// With kFailed.
   ApiError not_loaded() const {
@@ -83,13 +111,25 @@ void ModelPool::join() {
 
 ModelPool::Found ModelPool::find(std::string_view name) const {
   if (slots_.empty()) return {};
-  if (name.empty()) return {slots_.front().get(), slots_.front()->spec.name};
+  const Found first{slots_.front().get(), slots_.front()->spec.name};
+  if (name.empty()) return first;
+  const Found found = find_known(name);
+  return found.slot == nullptr && params_.any_name ? first : found;
+}
+
+ModelPool::Found ModelPool::find_known(std::string_view name) const {
   const std::string lower = lower_case(name);
-  // As it is; ignoring case; as a part of only one name, as on the command line.
+  const bool is_tagged = name.find_first_of(":/") != std::string_view::npos;
+  const std::string letters = is_tagged ? plain_letters(name) : std::string();
+  // As it is; ignoring case; as a part of only one name, as on the command line; as a name of Ollama.
   const std::function<bool(std::string_view)> fits[] = {
       [&](std::string_view known) { return known == name; },
       [&](std::string_view known) { return lower_case(known) == lower; },
-      [&](std::string_view known) { return lower_case(known).find(lower) != std::string::npos; }};
+      [&](std::string_view known) { return lower_case(known).find(lower) != std::string::npos; },
+      [&](std::string_view known) { return !letters.empty() && plain_letters(known) == letters; },
+      [&](std::string_view known) {
+        return !letters.empty() && plain_letters(known).find(letters) != std::string::npos;
+      }};
   for (const auto& fit : fits) {
     std::vector<Found> found;
     for (const auto& slot : slots_) {
@@ -101,7 +141,20 @@ ModelPool::Found ModelPool::find(std::string_view name) const {
     }
     if (found.size() == 1) return found.front();
   }
-  return params_.any_name ? Found{slots_.front().get(), slots_.front()->spec.name} : Found{};
+  return {};
+}
+
+bool ModelPool::knows(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  return !name.empty() && find_known(name).slot != nullptr;
+}
+
+void ModelPool::keep(std::string_view name, std::optional<std::chrono::milliseconds> time) {
+  const std::lock_guard lock(mutex_);
+  Slot* const slot = find(name).slot;
+  if (slot == nullptr || slot->model == nullptr) return;
+  slot->keep_alive = time;
+  changed_.notify_all();
 }
 
 std::string ModelPool::whole_name(std::string_view name) const {
@@ -136,7 +189,7 @@ void ModelPool::get(std::string_view name, Ready ready) {
     } else if (stopped_) {
       error = as_pointer(shutting_down());
     } else if (slot->model != nullptr) {
-      slot->last_used = ++clock_;
+      slot->use(++clock_);
       model = slot->model;
     } else if (slot->stage == ModelState::Stage::kFailed &&
                std::chrono::steady_clock::now() < slot->try_again_at) {
@@ -162,10 +215,12 @@ void ModelPool::get(std::string_view name, Ready ready) {
 std::vector<ModelState> ModelPool::states() const {
   const std::lock_guard lock(mutex_);
   std::vector<ModelState> result;
-  for (const auto& slot : slots_)
+  for (const auto& slot : slots_) {
+    const auto idle = slot->idle();  // Before the copy of the pointer, which counts as use.
     result.push_back({slot->spec.name, slot->spec.aliases, slot->spec.tags, slot->spec.adapters,
                       slot->spec.path, slot->stage, slot->progress, slot->error, slot->was_loaded,
-                      slot->model});
+                      slot->model, slot->keep_alive, idle});
+  }
   return result;
 }
 
@@ -179,7 +234,7 @@ std::shared_ptr<ServedModel> ModelPool::use(std::string_view name) {
   const std::lock_guard lock(mutex_);
   Slot* const slot = find(name).slot;
   if (slot == nullptr || slot->model == nullptr) return nullptr;
-  slot->last_used = ++clock_;
+  slot->use(++clock_);
   return slot->model;
 }
 
@@ -195,6 +250,26 @@ void ModelPool::end() {
   changed_.notify_all();
 }
 
+/// With `lock`, which is released while the model is destroyed.
+void ModelPool::unload(Slot& slot, std::string_view why, std::unique_lock<std::mutex>& lock) {
+  std::shared_ptr<ServedModel> leaving = std::exchange(slot.model, nullptr);
+  slot.stage = ModelState::Stage::kIdle;
+  lock.unlock();
+  leaving.reset();
+  if (params_.log) params_.log(fmt::format("model '{}' was unloaded {}", slot.spec.name, why));
+  lock.lock();
+}
+
+/// Unloads models whose time is over.
+void ModelPool::unload_idle(std::unique_lock<std::mutex>& lock) {
+  for (const auto& slot : slots_) {
+    const bool in_use = slot->model != nullptr && !slot->is_free();
+    if (in_use && slot->was_in_use) slot->idle_since = std::chrono::steady_clock::now();
+    slot->was_in_use = in_use;
+    if (slot->is_over() && !stopped_) unload(*slot, "because no request uses it", lock);
+  }
+}
+
 // Unloads unused models until there is room, and waits for models in use.
 void ModelPool::make_room(const Slot& slot, std::unique_lock<std::mutex>& lock) {
   const auto deadline = std::chrono::steady_clock::now() + kMaxWait;
@@ -206,21 +281,15 @@ void ModelPool::make_room(const Slot& slot, std::unique_lock<std::mutex>& lock) 
       if (other->model == nullptr) continue;
       ++n_loaded;
       bytes += other->bytes;
-      const bool free = other->model.use_count() == 1;
-      if (free && (oldest == nullptr || other->last_used < oldest->last_used)) oldest = other.get();
+      if (other->is_free() && (oldest == nullptr || other->last_used < oldest->last_used))
+        oldest = other.get();
     }
     const bool fits = (params_.n_loaded == 0 || n_loaded < params_.n_loaded) &&
                       (params_.bytes == 0 || bytes <= params_.bytes);
     if (fits || n_loaded == 0) return;  // A model that is alone is tried despite its estimate.
     if (!is_asked_for(slot)) throw Error(ErrorCode::kUnavailable, "other models use the memory");
     if (oldest != nullptr) {
-      std::shared_ptr<ServedModel> leaving = std::exchange(oldest->model, nullptr);
-      oldest->stage = ModelState::Stage::kIdle;
-      const std::string name = oldest->spec.name;
-      lock.unlock();
-      leaving.reset();
-      if (params_.log) params_.log(fmt::format("model '{}' was unloaded to make room", name));
-      lock.lock();
+      unload(*oldest, "to make room", lock);
     } else if (std::chrono::steady_clock::now() > deadline) {
       throw no_model(
           "no room for this model (memory or --models-max) while other models are in use; try again later",
@@ -337,9 +406,16 @@ void ModelPool::warn(const std::string& line) const {
 ModelPool::Slot* ModelPool::next() {
   std::unique_lock lock(mutex_);
   const auto wanted = [&] { return ended_ || !waiting_.empty(); };
+  const auto is_over = [](const auto& slot) { return slot->is_over(); };
   while (true) {
-    changed_.wait_for(lock, kLookForLost, wanted);
+    // A model that keep() lets go but requests use is looked at more often.
+    const bool is_leaving = std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) {
+      return slot->model != nullptr && slot->keep_alive && slot->keep_alive->count() == 0;
+    });
+    changed_.wait_for(lock, is_leaving ? kCancelPoll : kLookForLost,
+                      [&] { return wanted() || std::any_of(slots_.begin(), slots_.end(), is_over); });
     renew_lost(lock);
+    unload_idle(lock);
     if (wanted()) break;
     if (Slot* const back = wanted_back()) return back;
   }
@@ -378,7 +454,7 @@ std::vector<ModelPool::Ready> ModelPool::settle(Slot& slot, Outcome& of) {
       of.error = as_pointer(shutting_down());
       if (slot.model == nullptr) of.too_late = std::move(of.model);
     }
-    slot.last_used = ++clock_;
+    slot.use(++clock_);
     if (of.model != nullptr) {
       slot.model = of.model;
       slot.stage = ModelState::Stage::kLoaded;
@@ -386,6 +462,7 @@ std::vector<ModelPool::Ready> ModelPool::settle(Slot& slot, Outcome& of) {
       is_back = std::exchange(slot.n_failures, 0) > 0;
       slot.was_loaded = true;
       slot.is_wanted = false;
+      slot.keep_alive = params_.keep_alive;
     } else if (!of.failure.empty()) {
       fail(slot, of.failure);
       warning = load_failure(slot.spec, of.failure);

@@ -1,8 +1,10 @@
 #pragma once
 // The models of a server, by name. They are loaded on request; when memory is short, the least recently used
-// one is unloaded. A thread of the pool's own loads. About once a second it asks models whether they are lost
+// one is unloaded. A model that no request has used for some time can be unloaded, too. A thread of the
+// pool's own loads. About once a second it asks models whether they are lost
 // (ServedModel::lost), and loads those again: requests in progress wait, then continue. If that fails, they
 // end with the error. The pool tries again later, and when a request asks for the model.
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -10,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -25,6 +28,8 @@ struct PoolParams {
   bool any_name = true;     ///< Unknown names mean the first model, so that tools need no configuration.
   int n_loaded = 0;         ///< Loaded models, at most; 0: limited by memory only.
   std::uint64_t bytes = 0;  ///< Of weights and caches together; 0: no limit.
+  /// How long a model stays loaded after its last request. Nullopt: until another one needs its memory.
+  std::optional<std::chrono::milliseconds> keep_alive = std::nullopt;
   /// Loads a model. Reports progress from 0 to 1, and stops if that callback returns false.
   std::function<std::shared_ptr<ServedModel>(const ModelSpec&, const std::function<bool(float)>&)> load;
   /// Estimates the bytes of a model. Called right before each load, on the same thread. Throws if the file
@@ -46,6 +51,10 @@ struct ModelState {
   std::string error;      ///< With kFailed: of the last try.
   bool was_loaded = false;
   std::shared_ptr<ServedModel> model;
+  /// With a loaded model: how long it stays after its last request (PoolParams::keep_alive), and the time
+  /// since then. A model in use has been idle for 0 ms.
+  std::optional<std::chrono::milliseconds> keep_alive = std::nullopt;
+  std::chrono::milliseconds idle{0};
 };
 
 /// Any number of threads.
@@ -67,6 +76,11 @@ class ModelPool {
   std::string whole_name(std::string_view name) const;
   /// The model of the name; null if it is unknown or not loaded.
   std::shared_ptr<ServedModel> loaded(std::string_view name) const;
+  /// Whether the name means one of the models or adapters, without any_name.
+  bool knows(std::string_view name) const;
+  /// Changes how long the model stays loaded after its last request, until it is loaded again. 0: it is
+  /// unloaded once no request uses it. No effect if it is not loaded.
+  void keep(std::string_view name, std::optional<std::chrono::milliseconds> time);
   /// The same, for a request: marks the model as used last.
   std::shared_ptr<ServedModel> use(std::string_view name);
 
@@ -90,6 +104,7 @@ class ModelPool {
     std::string_view name = {};
   };
   Found find(std::string_view name) const;
+  Found find_known(std::string_view name) const;
   std::string known_names() const;
   /// The result for requests that wait for a slot: a model or an error.
   struct Outcome {
@@ -112,6 +127,8 @@ class ModelPool {
   void renew(Slot& slot, const std::string& why, std::unique_lock<std::mutex>& lock);
   void fail(Slot& slot, const std::string& why);
   Slot* wanted_back();
+  void unload_idle(std::unique_lock<std::mutex>& lock);
+  void unload(Slot& slot, std::string_view why, std::unique_lock<std::mutex>& lock);
 
   const PoolParams params_;
   mutable std::mutex mutex_;

@@ -98,7 +98,7 @@ class Flags(unittest.TestCase):
     REFUSED = [
         ["--models-dir", "x"], ["--models-preset", "x.ini"], ["--no-models-autoload"], ["--tools", "all"],
         ["--tools-runtime", "docker:x"], ["--mcp-servers-config", "x.json"], ["--mcp-servers-json", "{}"], ["--agent"],
-        ["--sleep-idle-seconds", "60"], ["--spec-type", "draft"], ["--spec-type", "draft-mtp"], ["--cpu-moe-draft"], ["-otd", "x=y"],
+        ["--spec-type", "draft"], ["--spec-type", "draft-mtp"], ["--cpu-moe-draft"], ["-otd", "x=y"],
         ["--hf-repo-draft", "a"], ["--speculative-config", "{}"], ["--rope-scaling", "yarn"], ["--rope-scale", "4"], ["--yarn-orig-ctx", "32768"],
         ["--main-gpu", "1"], ["--path", "www"], ["--media-path", "pictures"], ["--mmproj-url", "http://x"],
         ["--image-min-tokens", "64"], ["--video-fps", "2"], ["--reuse-port"], ["--reasoning-budget", "-2"],

@@ -169,6 +169,83 @@ TEST_F(LostModel, WithAChangedFileFailsAndNamesTheFile) {
   EXPECT_EQ(get("one"), nullptr);
 }
 
+/// Models of golden weights that are named as files of hubs are.
+class ServedModels : public testing::Test {
+ protected:
+  ModelPool& start(PoolParams params = params_of({"Llama-3.2-1B-Instruct-Q4_K_M", "gemma-3-270m"})) {
+    params.any_name = false;
+    params.load = [this](const ModelSpec& spec, const std::function<bool(float)>&) {
+      ++n_loads_;
+      const std::filesystem::path path =
+          std::filesystem::path(WEFT_TEST_DATA) / "golden" / "llama" / "model.gguf";
+      ServedModelParams served;
+      served.context.n_ctx = 64;
+      return std::make_shared<ServedModel>(spec, Model::load(path, {.n_threads = 1}), served);
+    };
+    pool_.emplace(std::move(params));
+    return *pool_;
+  }
+  std::shared_ptr<ServedModel> get(std::string_view name) {
+    std::promise<std::shared_ptr<ServedModel>> told;
+    pool_->get(name, [&](std::shared_ptr<ServedModel> model, const std::exception_ptr&) {
+      told.set_value(std::move(model));
+    });
+    return told.get_future().get();
+  }
+  void wait_until_unloaded() {
+    while (pool_->states().front().stage != ModelState::Stage::kIdle) std::this_thread::sleep_for(1ms);
+  }
+
+  std::atomic<int> n_loads_ = 0;
+  std::optional<ModelPool> pool_;
+};
+
+TEST_F(ServedModels, AreFoundByNamesOfOllama) {
+  ModelPool& pool = start();
+  for (const char* name :
+       {"llama3.2:1b", "llama3.2:1b-instruct-q4_K_M", "Llama-3.2-1B-Instruct-Q4_K_M:latest",
+        "hf.co/bartowski/Llama-3.2-1B-Instruct-GGUF:Q4_K_M", "library/llama3.2:1b"})
+    EXPECT_EQ(pool.whole_name(name), "Llama-3.2-1B-Instruct-Q4_K_M") << name;
+  EXPECT_EQ(pool.whole_name("gemma3:270m"), "gemma-3-270m");
+  for (const char* name : {"llama3.2:3b", "llama3.2:1b-instruct-q8_0", "gemma3:1b", "qwen3:latest", ":", "/"})
+    EXPECT_FALSE(pool.knows(name)) << name;
+}
+
+TEST_F(ServedModels, AreUnloadedOnceNoRequestUsesThem) {
+  ModelPool& pool = start();
+  std::shared_ptr<ServedModel> model = get("gemma-3-270m");
+  pool.keep("gemma-3-270m", 0ms);
+  EXPECT_EQ(pool.states().back().stage, ModelState::Stage::kLoaded);
+  EXPECT_EQ(pool.states().back().idle, 0ms);
+  model.reset();
+  while (pool.states().back().stage != ModelState::Stage::kIdle) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(pool.states().back().was_loaded);
+  // The next request loads it, and the pool's own time counts again.
+  EXPECT_NE(get("gemma-3-270m"), nullptr);
+  EXPECT_EQ(n_loads_, 2);
+  EXPECT_EQ(pool.states().back().keep_alive, std::nullopt);
+}
+
+TEST_F(ServedModels, AreUnloadedAfterThePoolsTime) {
+  PoolParams params = params_of({"one"});
+  params.keep_alive = 0ms;
+  start(std::move(params));
+  EXPECT_NE(get("one"), nullptr);
+  wait_until_unloaded();
+}
+
+TEST_F(ServedModels, StayAsLongAsARequestSays) {
+  PoolParams params = params_of({"one"});
+  params.keep_alive = 0ms;
+  ModelPool& pool = start(std::move(params));
+  std::shared_ptr<ServedModel> model = get("one");
+  pool.keep("one", std::nullopt);
+  model.reset();
+  EXPECT_EQ(pool.states().front().stage, ModelState::Stage::kLoaded);
+  EXPECT_EQ(get("one")->spec.name, "one");
+  EXPECT_EQ(n_loads_, 1);
+}
+
 TEST(ModelPool, ClientsDoNotSeeFolders) {
   EXPECT_EQ(without_folders("cannot open '/srv/a/m.gguf': gone"), "cannot open 'm.gguf': gone");
   EXPECT_EQ(without_folders("/a/b"), "b");
