@@ -118,6 +118,24 @@ Json logprob_json(const OutputToken& token, const Tokenizer& tokenizer) {
   return json;
 }
 
+Json native_logprob_json(const OutputToken& token, const Tokenizer& tokenizer) {
+  const auto with_id = [&](Token id, float logprob) {
+    Json json = {{"id", id}};
+    json.update(one_logprob(id, logprob, tokenizer));
+    return json;
+  };
+  Json json = with_id(token.id, token.logprob);
+  Json top = Json::array();
+  for (const Logprob& other : token.top) top.push_back(with_id(other.id, other.logprob));
+  json["top_logprobs"] = std::move(top);
+  return json;
+}
+
+Json arguments_json(const std::string& arguments) {
+  auto json = parse_object(arguments);
+  return json ? *std::move(json) : Json{{"_partial", arguments}};
+}
+
 std::string_view finish_reason(StopReason stop, bool called) {
   switch (stop) {
     case StopReason::kEnd:

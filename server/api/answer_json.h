@@ -33,6 +33,12 @@ Json settings_json(const RequestParams& params);
 /// One token with its logprob, as the chat API has it.
 Json logprob_json(const OutputToken& token, const Tokenizer& tokenizer);
 
+/// The same with ids, as llama.cpp's own API has it.
+Json native_logprob_json(const OutputToken& token, const Tokenizer& tokenizer);
+
+/// The arguments of a tool's call as an object. Arguments that were cut are in its member "_partial".
+Json arguments_json(const std::string& arguments);
+
 /// "stop", "length", ...; `called`: the model called tools.
 std::string_view finish_reason(StopReason stop, bool called = false);
 

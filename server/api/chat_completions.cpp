@@ -253,7 +253,7 @@ void chat_completions(Job& job) {
   ReadAnswer answer;
   answer.tools = turn.tools;
 
-  params.n = fields.integer("n", 1, 1, job.params->defaults.n_completions);
+  params.n = read_n(fields, job.params->defaults.n_completions);
   read_max_tokens(fields, kMaxTokens, params);
   read_min_tokens(fields, kMaxTokens, params);
   // llama.cpp's name for both.

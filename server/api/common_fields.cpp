@@ -13,6 +13,7 @@
 #include "api/error.h"
 #include "api/job.h"
 #include "api/prompts.h"
+#include "api/sessions.h"
 #include "base/to_size.h"
 #include "weft/error.h"
 
@@ -414,7 +415,6 @@ void read_others(Fields& fields) {
       {"guided_decoding_backend", nullptr},
       {"guided_whitespace_pattern", nullptr},
       {"length_penalty", 1},
-      {"n_cmpl", 1},
       {"num_predict", -1},
       {"num_ctx", 0},
       {"rep_pen", 1},
@@ -509,6 +509,10 @@ void read_stops(Fields& fields, std::string_view name, CommonFields& common) {
   if (common.shows_stops) params.n_shown_stops = static_cast<int>(params.stop.size());
 }
 
+int read_n(Fields& fields, int most) {
+  return fields.integer("n_cmpl", fields.integer("n", 1, 1, most), 1, most);
+}
+
 void read_max_tokens(Fields& fields, std::initializer_list<std::string_view> names, RequestParams& params) {
   for (const std::string_view name : names)
     params.n_predict = fields.integer(name, params.n_predict, -1, std::numeric_limits<int>::max());
@@ -558,6 +562,8 @@ CommonFields read_common(Fields& fields, Job& job) {
   if (const Json* adapters = fields.find("lora"))
     params.adapters = read_adapters(*adapters, fields.path_of("lora"), model);
   result.slot = fields.integer("id_slot", -1, -1, kMostSlots - 1);
+  // A slot is only a name for sessions.
+  if (result.slot >= 0 && (job.sessions == nullptr || !job.sessions->enabled())) fields.note("id_slot");
   params.reuse_prefix = fields.boolean("cache_prompt", true);
   read_speculation(fields, params);
   if (const Json* ids = fields.array("stop_token_ids")) {
@@ -571,6 +577,12 @@ CommonFields read_common(Fields& fields, Job& job) {
                  "prompt_cache_options", "client_metadata"});
   read_others(fields);
   return result;
+}
+
+void note_unshown(Fields& fields, const CommonFields& common) {
+  for (const char* name : {"timings_per_token", "return_tokens", "return_token_ids"})
+    fields.without_effect(name);
+  if (common.continuous_usage) fields.note("stream_options.continuous_usage_stats");
 }
 
 int read_n_kept(Fields& fields) {

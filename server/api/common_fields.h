@@ -59,6 +59,8 @@ struct CommonFields {
 
 /// Reads them, and the job's bad_words. Throws ApiError.
 CommonFields read_common(Fields& fields, Job& job);
+/// Notes fields of read_common() that the response of an endpoint does not show: tokens and timings.
+void note_unshown(Fields& fields, const CommonFields& common);
 /// Throws ApiError for a strict schema that cannot be enforced. For other schemas, each keyword that cannot
 /// be enforced gives a warning. `field` names the schema.
 GrammarWish schema_wish(const Json& schema, bool strict, const std::string& field,
@@ -70,6 +72,8 @@ void set_grammar(CommonFields& common, GrammarWish wish);
 Grammar make_grammar(const GrammarWish& wish);
 /// Stop strings. If the field is absent, `common` keeps its own.
 void read_stops(Fields& fields, std::string_view name, CommonFields& common);
+/// The number of completions: `n`, or llama.cpp's `n_cmpl`.
+int read_n(Fields& fields, int most);
 /// The names of the maximum number of generated tokens for completions and chats.
 inline const std::initializer_list<std::string_view> kMaxTokens = {"n_predict", "max_tokens",
                                                                    "max_completion_tokens"};

@@ -353,8 +353,10 @@ class MessageWriter : public AnswerWriter {
     if (!answer_.content.empty() || answer_.calls.empty())
       content.push_back({{"type", "text"}, {"text", answer_.content}});
     for (const ToolCall& call : answer_.calls)
-      content.push_back(
-          {{"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", input_of(call)}});
+      content.push_back({{"type", "tool_use"},
+                         {"id", call.id},
+                         {"name", call.name},
+                         {"input", arguments_json(call.arguments)}});
     Json message = head();
     message["content"] = std::move(content);
     message["stop_reason"] = stop_reason();
@@ -415,12 +417,6 @@ class MessageWriter : public AnswerWriter {
     }
   }
 
-  // Always an object. A call that was cut has its raw arguments.
-  static Json input_of(const ToolCall& call) {
-    auto input = parse_object(call.arguments);
-    return input ? *std::move(input) : Json{{"_partial", call.arguments}};
-  }
-
   std::string_view stop_reason() const {
     switch (answer_.stop) {
       case StopReason::kStopString:
@@ -468,7 +464,9 @@ void messages(Job& job) {
   read_output_config(fields, common, turn);
   if (!fields.has("max_tokens")) throw bad_request("max_tokens", "'max_tokens' is missing");
   read_max_tokens(fields, {"max_tokens"}, params);
+  read_min_tokens(fields, {"max_tokens"}, params);
   read_stops(fields, "stop_sequences", common);
+  note_unshown(fields, common);
   // Prompts are cached anyway.
   fields.ignore({"betas", "inference_geo", "cache_control"});
   for (const char* name : {"context_management", "speed", "container", "mcp_servers"})
@@ -476,13 +474,14 @@ void messages(Job& job) {
   fields.done();
 
   const bool stream = common.stream;
+  const int slot = common.slot;
   std::vector<std::string> stops = params.stop;
   ChatOrder order = make_order(job, std::move(turn), std::move(common), media.finish());
   auto writer = std::make_unique<MessageWriter>(job.model_name, stream, static_cast<int>(order.prompt.size()),
                                                 std::move(stops), std::move(order.reader));
   std::vector<std::vector<Token>> prompts;
   prompts.push_back(std::move(order.prompt));
-  submit(job, std::move(prompts), order.params, std::move(writer));
+  submit(job, std::move(prompts), order.params, std::move(writer), slot);
 }
 
 void count_message_tokens(Job& job) {
