@@ -9,6 +9,7 @@
 #include "api/chat_completions.h"
 #include "api/completions.h"
 #include "api/embeddings.h"
+#include "api/loading.h"
 #include "api/media.h"
 #include "api/messages.h"
 #include "api/rerank.h"
@@ -99,10 +100,12 @@ const std::vector<Api::Route>& Api::routes() {
       {"POST", "/v1/chat/completions", kModel, false, true, [](Api&, Job& job) { chat_completions(job); }},
       {"POST", "/chat/completions", kModel, false, true, [](Api&, Job& job) { chat_completions(job); }},
       {"POST", "/v1/completions", kModel, false, true, [](Api&, Job& job) { completions(job); }},
-      {"POST", "/completions", kModel, false, true, [](Api&, Job& job) { completions(job); }},
+      {"POST", "/completions", kModel, false, true, [](Api&, Job& job) { completions_in_both_forms(job); }},
+      {"POST", "/completion", kModel, false, true, [](Api&, Job& job) { native_completion(job); }},
       {"POST", "/infill", kModel, false, true, [](Api&, Job& job) { infill(job); }},
       {"POST", "/v1/embeddings", kModel, false, true, [](Api&, Job& job) { embeddings(job); }},
       {"POST", "/embeddings", kModel, false, true, [](Api&, Job& job) { embeddings(job); }},
+      {"POST", "/embedding", kModel, false, true, [](Api&, Job& job) { native_embedding(job); }},
       {"POST", "/v1/rerank", kModel, false, true, [](Api&, Job& job) { rerank(job); }},
       {"POST", "/rerank", kModel, false, true, [](Api&, Job& job) { rerank(job); }},
       {"POST", "/v1/reranking", kModel, false, true, [](Api&, Job& job) { rerank(job); }},
@@ -124,6 +127,8 @@ const std::vector<Api::Route>& Api::routes() {
       {"POST", "/tokenize", kModel, false, false, [](Api&, Job& job) { tokenize(job); }},
       {"POST", "/detokenize", kModel, false, false, [](Api&, Job& job) { detokenize(job); }},
       {"POST", "/apply-template", kModel, false, false, [](Api&, Job& job) { apply_template(job); }},
+      {"POST", "/models/load", kModel, false, false, [](Api&, Job& job) { report_loaded(job); }},
+      {"POST", "/models/unload", kWorker, false, false, [](Api&, Job& job) { unload_model(job); }},
   };
   return kRoutes;
 }
@@ -228,6 +233,7 @@ void Api::handle(const std::shared_ptr<Exchange>& exchange) {
   job.http = http_;
   job.workers = workers_.get();
   job.sessions = &sessions_;
+  job.models = models_;
   job.start = std::chrono::steady_clock::now();
   if (const auto error = refuse_stranger(request, setup_.origins))
     return fail(job, ErrorShape::kOpenAi, *error);

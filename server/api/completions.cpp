@@ -15,10 +15,10 @@
 namespace weft::server {
 namespace {
 
-/// Fields of llama.cpp's own API that are added to OpenAI's. Editors read `content`.
+/// Fields of llama.cpp's own API. Editors read `content`.
 struct NativeStyle {
+  bool alone = false;  ///< Without OpenAI's fields. Several completions are then a list, not `choices`.
   Json settings = Json::object();
-  std::string prompt;
   bool truncated = false;  ///< Parts of the prefix or suffix were left out.
   int slot = -1;
   LineLimits limits = {};
@@ -38,6 +38,8 @@ struct CompletionStyle {
   bool echo = false;
   bool return_tokens = false;
   std::optional<NativeStyle> native = std::nullopt;
+
+  bool has_choices() const { return !native || !native->alone; }
 };
 
 // The legacy form of logprobs: parallel lists.
@@ -109,17 +111,21 @@ class CompletionWriter : public AnswerWriter {
     mine.n_tokens += static_cast<int>(chunk.tokens.size());
     n_generated_ += static_cast<int>(chunk.tokens.size());
     Logprobs logprobs;
-    if (style_.logprobs) add_logprobs(mine, prompt_of(at), chunk, logprobs);
+    if (style_.logprobs && style_.has_choices()) add_logprobs(mine, prompt_of(at), chunk, logprobs);
+    Json native_logprobs = Json::array();
+    if (style_.logprobs && style_.native) native_logprobs = native_logprobs_of(chunk);
     std::vector<Token> tokens;
     if (style_.return_tokens)
       for (const OutputToken& token : chunk.tokens) tokens.push_back(token.id);
     if (style_.stream) {
       if (!text.empty() || !logprobs.tokens.empty() || !tokens.empty())
-        add_piece(out, at, std::string(text), std::move(tokens), style_.logprobs ? logprobs.json() : Json());
+        add_piece(out, at, std::string(text), std::move(tokens), style_.logprobs ? logprobs.json() : Json(),
+                  std::move(native_logprobs));
     } else {
       mine.text += text;
       mine.tokens.insert(mine.tokens.end(), tokens.begin(), tokens.end());
       append(mine.logprobs, logprobs);
+      for (Json& entry : native_logprobs) mine.native_logprobs.push_back(std::move(entry));
     }
     if (!chunk.done && !mine.cut.is_over()) return;
     mine.stop = mine.cut.is_over() ? StopReason::kLength : chunk.stop;
@@ -135,10 +141,11 @@ class CompletionWriter : public AnswerWriter {
     usage_.add(mine.stats, choice % style_.n == 0);
     if (style_.stream) {
       Json json = head();
-      json["choices"] = Json::array({{{"index", at},
-                                      {"text", ""},
-                                      {"logprobs", nullptr},
-                                      {"finish_reason", finish_reason(mine.stop)}}});
+      if (style_.has_choices())
+        json["choices"] = Json::array({{{"index", at},
+                                        {"text", ""},
+                                        {"logprobs", nullptr},
+                                        {"finish_reason", finish_reason(mine.stop)}}});
       add_usage(json);
       json["timings"] = timings_json(mine.stats);
       add_native(json, at, "");
@@ -157,6 +164,7 @@ class CompletionWriter : public AnswerWriter {
 
   void finish(std::string& out) override {
     if (style_.stream) {
+      if (!style_.has_choices()) return;
       if (style_.include_usage) {
         Json json = head();
         json["choices"] = Json::array();
@@ -164,6 +172,17 @@ class CompletionWriter : public AnswerWriter {
         add_event(out, to_text(json));
       }
       add_event(out, "[DONE]");
+      return;
+    }
+    if (!style_.has_choices()) {
+      Json list = Json::array();
+      for (std::size_t i = 0; i < choices_.size(); ++i) {
+        Json json = head();
+        add_native(json, i, choices_[i].text);
+        json["timings"] = timings_json(choices_[i].stats);
+        list.push_back(picked(std::move(json)));
+      }
+      out = to_text(list.size() == 1 ? list.front() : list);
       return;
     }
     Json json = head();
@@ -191,6 +210,7 @@ class CompletionWriter : public AnswerWriter {
     int n_tokens = 0;
     std::vector<Token> tokens;
     Logprobs logprobs;
+    Json native_logprobs = Json::array();
     std::size_t offset = 0;  ///< Characters so far.
     bool began = false;
     StopReason stop = StopReason::kEnd;
@@ -224,7 +244,16 @@ class CompletionWriter : public AnswerWriter {
     move(to.offsets, from.offsets);
   }
 
+  Json native_logprobs_of(const Output& chunk) const {
+    Json list = Json::array();
+    for (const OutputToken& token : chunk.tokens)
+      if (!model_->tokenizer().is_end(token.id))
+        list.push_back(native_logprob_json(token, model_->tokenizer()));
+    return list;
+  }
+
   Json head() const {
+    if (!style_.has_choices()) return Json::object();
     return {{"id", style_.id},
             {"object", "text_completion"},
             {"created", style_.created},
@@ -233,7 +262,7 @@ class CompletionWriter : public AnswerWriter {
   }
 
   void add_piece(std::string& out, std::size_t choice, const std::string& text, std::vector<Token> tokens,
-                 Json logprobs) const {
+                 Json logprobs, Json native_logprobs = Json::array()) const {
     Json json = head();
     Json entry = {
         {"index", choice}, {"text", text}, {"logprobs", std::move(logprobs)}, {"finish_reason", nullptr}};
@@ -242,9 +271,10 @@ class CompletionWriter : public AnswerWriter {
       json["content"] = text;
       json["tokens"] = tokens;
       json["stop"] = false;
+      if (!native_logprobs.empty()) json["completion_probabilities"] = std::move(native_logprobs);
     }
     if (!tokens.empty()) entry["token_ids"] = std::move(tokens);
-    json["choices"] = Json::array({std::move(entry)});
+    if (style_.has_choices()) json["choices"] = Json::array({std::move(entry)});
     add_usage(json);
     add_event(out, to_text(picked(std::move(json))));
   }
@@ -258,17 +288,19 @@ class CompletionWriter : public AnswerWriter {
     json["index"] = at;
     json["content"] = text;
     json["tokens"] = style_.stream ? std::vector<Token>() : choice.tokens;
+    json["model"] = style_.model;
     json["id_slot"] = native.slot;
     json["stop"] = true;
     json["tokens_predicted"] = choice.stats.n_generated;
     json["tokens_evaluated"] = choice.stats.n_prompt;
     json["generation_settings"] = native.settings;
-    json["prompt"] = native.prompt;
+    json["prompt"] = model_->tokenizer().decode(prompt_of(at).tokens, true);
     json["has_new_line"] = choice.cut.has_new_line();
     json["truncated"] = native.truncated;
     json["stop_type"] = choice.stop == StopReason::kEnd ? "eos" : by_word ? "word" : "limit";
     json["stopping_word"] = by_word ? native.stops[to_size(choice.stop_string)] : "";
     json["tokens_cached"] = choice.stats.n_prompt + choice.stats.n_generated;
+    if (style_.logprobs && !style_.stream) json["completion_probabilities"] = choice.native_logprobs;
   }
 
   /// The fields that the client wants. A field of an inner object is named by its path.
@@ -332,7 +364,7 @@ void fit(const Job& job, const CommonFields& common, Prompt& prompt) {
 void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> prompts,
            CompletionStyle style) {
   RequestParams& params = common.params;
-  params.n = fields.integer("n", 1, 1, job.params->defaults.n_completions);
+  params.n = read_n(fields, job.params->defaults.n_completions);
   fields.without_effect("best_of", params.n);  // Completions are not ranked.
   read_min_tokens(fields, kMaxTokens, params);
   if (!common.reasoning.field.empty()) fields.note(common.reasoning.field);  // Only chats know reasoning.
@@ -364,13 +396,23 @@ void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> pr
          std::make_unique<CompletionWriter>(std::move(style), job.model, std::move(prompts)), common.slot);
 }
 
-}  // namespace
+/// The fields of llama.cpp's own API.
+NativeStyle read_native(Fields& fields, const CommonFields& common) {
+  NativeStyle native;
+  native.limits.n_indent = fields.integer("n_indent", 0, 0);
+  native.limits.max_ms = fields.number("t_max_predict_ms", 0.0, 0.0, 1e9);
+  native.fields = fields.strings("response_fields", 256);
+  // llama.cpp's server ignores it as well.
+  fields.ignore({"t_max_prompt_ms"});
+  fields.without_effect("post_sampling_probs");  // They are the model's probabilities.
+  fields.refuse("image_data", "images are read by /v1/chat/completions");
+  native.slot = common.slot;
+  native.stops = common.params.stop;
+  return native;
+}
 
-void completions(Job& job) {
-  Fields fields = job.fields();
-  CommonFields common = read_common(fields, job);
-  read_length(fields, common.params);
-  CompletionStyle style;
+/// The prompts of the request. `style` has the form of the response.
+void complete(Job& job, Fields& fields, CommonFields common, CompletionStyle style) {
   // The client sends the whole prompt, with its control tokens.
   const Tokenizer::EncodeOptions options{.add_special = fields.boolean("add_special_tokens", true),
                                          .parse_special = fields.boolean("parse_special", true)};
@@ -390,23 +432,39 @@ void completions(Job& job) {
   write(job, fields, std::move(common), std::move(prompts), std::move(style));
 }
 
+/// `alone`: as NativeStyle has it.
+void complete_natively(Job& job, bool alone) {
+  Fields fields = job.fields();
+  CommonFields common = read_common(fields, job);
+  read_length(fields, common.params);
+  CompletionStyle style;
+  style.native = read_native(fields, common);
+  style.native->alone = alone;
+  if (alone && common.stream) common.return_tokens = true;
+  complete(job, fields, std::move(common), std::move(style));
+}
+
+}  // namespace
+
+void completions(Job& job) {
+  Fields fields = job.fields();
+  CommonFields common = read_common(fields, job);
+  read_length(fields, common.params);
+  complete(job, fields, std::move(common), {});
+}
+
+void native_completion(Job& job) { complete_natively(job, true); }
+
+void completions_in_both_forms(Job& job) { complete_natively(job, false); }
+
 void infill(Job& job) {
   Fields fields = job.fields();
   CommonFields common = read_common(fields, job);
   const InfillText text = read_infill_text(fields);
   read_length(fields, common.params);
   InfillPrompt made = infill_prompt(*job.model, text, common.params.n_predict);
-
-  NativeStyle native;
-  native.limits.n_indent = fields.integer("n_indent", 0, 0);
-  native.limits.max_ms = fields.number("t_max_predict_ms", 0.0, 0.0, 1e9);
-  native.fields = fields.strings("response_fields", 256);
-  // llama.cpp's server ignores it as well.
-  fields.ignore({"t_max_prompt_ms"});
+  NativeStyle native = read_native(fields, common);
   native.truncated = made.truncated;
-  native.slot = common.slot;
-  native.stops = common.params.stop;
-  native.prompt = job.model->tokenizer().decode(made.prompt.tokens, true);
   std::vector<Prompt> prompts;
   prompts.push_back(std::move(made.prompt));
   CompletionStyle style;

@@ -39,7 +39,7 @@ void submit(Job& job, EncoderTexts texts) {
   // The request's reference to the model is dropped on the HTTP thread: the service's own thread cannot join
   // itself.
   request.done = [http = job.http, exchange = job.exchange, model = job.model, done = job.done,
-                  headers = job.headers(), answer = std::move(texts.answer)](
+                  headers = job.headers(), shape = texts.shape, answer = std::move(texts.answer)](
                      std::vector<float> values, std::exception_ptr error) mutable {
     Outcome outcome;
     HttpAnswer made;
@@ -50,7 +50,7 @@ void submit(Job& job, EncoderTexts texts) {
     } catch (...) {
       const ApiError failed = model->gone().value_or(to_api_error(std::current_exception()));
       if (failed.code == "not_numbers") model->note_failure(failed.what());
-      made = error_answer(failed, ErrorShape::kOpenAi);
+      made = error_answer(failed, shape);
       outcome = {.status = failed.status, .error = failed.what()};
     }
     if (exchange->closed()) outcome.status = 499;

@@ -13,6 +13,7 @@ struct EncoderTexts {
   std::vector<TokenPair> texts;
   bool scores = false;
   Pooling pooling = Pooling::kMean;
+  ErrorShape shape = ErrorShape::kOpenAi;  ///< Of errors.
   /// Makes the response from the values of EmbeddingRequest::done. On the service's thread.
   std::function<Json(std::vector<float>)> answer;
 };

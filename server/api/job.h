@@ -26,6 +26,7 @@ struct Job : ServedRequest {
   std::string model_name = {};  ///< The requested name: of a model, or of one of its adapters.
   const ApiParams* params = nullptr;
   Sessions* sessions = nullptr;
+  ModelPool* models = nullptr;
   int status = 200;  ///< The response's status, if no ApiError was thrown.
   /// Requested features that the response lacks: the header X-Weft-Warnings.
   std::vector<std::string> warnings = {};
