@@ -612,7 +612,8 @@ std::function<int()> prepare_serve(CLI::App& app) {
 
 const Command kServeCommand = {
     "serve", "[-m FILE] [options]", "serve models over HTTP, with a web page",
-    "OpenAI's API at /v1, Anthropic's at /v1/messages, a chat page at /, Prometheus metrics at /metrics.\n"
+    "OpenAI's API at /v1, Anthropic's at /v1/messages, Ollama's at /api, a chat page at /, metrics at\n"
+    "/metrics.\n"
     "Sampling options are the defaults of requests. --ctx-size is the size of the KV cache, which all "
     "requests\n"
     "share; each may use all of it.\n"

@@ -12,6 +12,7 @@
 #include "api/loading.h"
 #include "api/media.h"
 #include "api/messages.h"
+#include "api/ollama/ollama.h"
 #include "api/rerank.h"
 #include "api/responses.h"
 #include "api/tokens.h"
@@ -78,11 +79,14 @@ struct Api::Route {
   bool generates = false;  ///< The generation calls Job::done at its end.
   void (*run)(Api&, Job&) = nullptr;
   ErrorShape shape = ErrorShape::kOpenAi;
+  /// With kModel: called before the model is loaded. True: it has sent the response.
+  bool (*respond_early)(Job&) = nullptr;
 };
 
 const std::vector<Api::Route>& Api::routes() {
   using enum Route::Where;
   // Paths with and without /v1, as llama.cpp's server has them.
+  constexpr ErrorShape kOllama = ErrorShape::kOllama;
   static const std::vector<Route> kRoutes = {
       {"GET", "/health", kHere, true, false, [](Api& api, Job& job) { api.health(job); }},
       {"GET", "/v1/health", kHere, true, false, [](Api& api, Job& job) { api.health(job); }},
@@ -129,6 +133,23 @@ const std::vector<Api::Route>& Api::routes() {
       {"POST", "/apply-template", kModel, false, false, [](Api&, Job& job) { apply_template(job); }},
       {"POST", "/models/load", kModel, false, false, [](Api&, Job& job) { report_loaded(job); }},
       {"POST", "/models/unload", kWorker, false, false, [](Api&, Job& job) { unload_model(job); }},
+      {"POST", "/api/chat", kModel, false, true, [](Api&, Job& job) { ollama_chat(job); }, kOllama,
+       &unload_by_request},
+      {"POST", "/api/generate", kModel, false, true, [](Api&, Job& job) { ollama_generate(job); }, kOllama,
+       &unload_by_request},
+      {"POST", "/api/embed", kModel, false, true, [](Api&, Job& job) { ollama_embed(job); }, kOllama},
+      {"POST", "/api/embeddings", kModel, false, true, [](Api&, Job& job) { ollama_embeddings(job); },
+       kOllama},
+      {"GET", "/api/tags", kWorker, false, false, [](Api&, Job& job) { ollama_tags(job); }, kOllama},
+      {"GET", "/api/ps", kWorker, false, false, [](Api&, Job& job) { ollama_ps(job); }, kOllama},
+      {"GET", "/api/version", kHere, true, false, [](Api& api, Job& job) { api.ollama_version(job); },
+       kOllama},
+      {"POST", "/api/show", kWorker, false, false, [](Api&, Job& job) { ollama_show(job); }, kOllama},
+      {"POST", "/api/pull", kWorker, false, false, [](Api&, Job& job) { ollama_pull(job); }, kOllama},
+      {"POST", "/api/copy", kWorker, false, false, [](Api&, Job& job) { ollama_copy(job); }, kOllama},
+      {"POST", "/api/create", kWorker, false, false, [](Api&, Job& job) { ollama_create(job); }, kOllama},
+      {"POST", "/api/push", kWorker, false, false, [](Api&, Job& job) { ollama_push(job); }, kOllama},
+      {"DELETE", "/api/delete", kWorker, false, false, [](Api&, Job& job) { ollama_delete(job); }, kOllama},
   };
   return kRoutes;
 }
@@ -201,14 +222,24 @@ bool Api::keeps_apart() const {
 
 bool Api::serve_page(Job& job) const {
   const HttpRequest& request = job.exchange->request();
-  if (!setup_.web_page || (request.method != "GET" && request.method != "HEAD")) return false;
+  if (request.method != "GET" && request.method != "HEAD") return false;
+  // Browsers accept HTML by name. Clients of Ollama look for this line, and accept any type.
+  const std::string_view accepted = request.header("Accept");
+  const bool is_page = setup_.web_page && (accepted.empty() || accepted.find("text/html") != accepted.npos);
+  if (request.path == "/" && !is_page) {
+    job.exchange->send({.body = "Ollama is running",
+                        .content_type = "text/plain; charset=utf-8",
+                        .headers = {{"Vary", "Accept"}}});
+    return true;
+  }
+  if (!setup_.web_page) return false;
   const WebFile* const file = find_web_file(request.path);
   if (file == nullptr) return false;
   HttpAnswer answer;
   answer.content_type = file->content_type;
   answer.headers = {{"ETag", std::string(file->etag)},
                     {"Cache-Control", "no-cache"},
-                    {"Vary", "Accept-Encoding"},
+                    {"Vary", "Accept, Accept-Encoding"},
                     {"Content-Security-Policy", std::string(web_content_policy())},
                     {"Referrer-Policy", "no-referrer"}};
   if (request.header("If-None-Match") == file->etag) {
@@ -259,8 +290,9 @@ void Api::route_request(Job job) {
     if (same && found == nullptr) found = &route;
     if (!same) allowed += (allowed.empty() ? "" : ", ") + std::string(route.method);
   }
-  const ErrorShape shape =
-      request.path.starts_with("/v1/messages") ? ErrorShape::kAnthropic : ErrorShape::kOpenAi;
+  const ErrorShape shape = request.path.starts_with("/v1/messages") ? ErrorShape::kAnthropic
+                           : request.path.starts_with("/api/")      ? ErrorShape::kOllama
+                                                                    : ErrorShape::kOpenAi;
   if (found == nullptr) {
     if (allowed.empty())
       return fail(job, shape,
@@ -299,7 +331,7 @@ void Api::start(const Route& route, Job job) {
   work_on(is_large ? *large_workers_ : *workers_, route, shared, [this, &route, shared] {
     try {
       shared->check_wanted();
-      if (route.method == "POST") {
+      if (route.method != "GET") {
         const std::string& body = shared->exchange->request().body;
         shared->body = body.empty() && route.path.ends_with('/') ? Json::object() : parse_json(body);
         const bool list = shared->body.is_array() && route.path == "/lora-adapters";
@@ -309,8 +341,8 @@ void Api::start(const Route& route, Job job) {
     } catch (...) {
       return fail(*shared, route.shape, to_api_error(std::current_exception()));
     }
-    if (route.where == Route::Where::kModel) return with_model(route, shared);
-    run(route, *shared);
+    if (route.where != Route::Where::kModel) return run(route, *shared);
+    if (!responds_early(route, *shared)) with_model(route, shared);
   });
 }
 
@@ -340,6 +372,17 @@ void Api::with_model(const Route& route, std::shared_ptr<Job> job) {
     work_on(is_large ? *large_workers_ : *workers_, route, job,
             [this, &route, job] { run_with_model(route, job); });
   });
+}
+
+bool Api::responds_early(const Route& route, Job& job) noexcept {
+  if (route.respond_early == nullptr) return false;
+  try {
+    if (!route.respond_early(job)) return false;
+    finish(job, {.status = job.status});
+  } catch (...) {
+    fail(job, route.shape, to_api_error(std::current_exception()));
+  }
+  return true;
 }
 
 void Api::run_with_model(const Route& route, const std::shared_ptr<Job>& job) {

@@ -102,6 +102,8 @@ class Api {
   /// Once the job has its model: runs it on this worker, or on the workers for images and audio.
   void run_with_model(const Route& route, const std::shared_ptr<Job>& job);
   void with_model(const Route& route, std::shared_ptr<Job> job);
+  /// Whether the route has sent a response without a model, or failed.
+  bool responds_early(const Route& route, Job& job) noexcept;
   /// The name of the request's key, empty if the server has no keys. Nullopt for a wrong key.
   std::optional<std::string> key_of(const HttpRequest& request) const;
   /// Whether each key has slots and sessions of its own.
@@ -110,7 +112,7 @@ class Api {
   /// Logs the ignored fields of a request, each name once.
   void tell_ignored(const Job& job);
   void fail(Job& job, ErrorShape shape, const ApiError& error, const HttpHeaders& headers = {}) noexcept;
-  /// Sends a file of the page, if the request is for one.
+  /// Sends a file of the page, if the request is for one. At "/" clients of Ollama get their line.
   bool serve_page(Job& job) const;
 
   // Endpoints for the state of server and models.
@@ -124,6 +126,7 @@ class Api {
   void slots(Job& job);
   void act_on_slot(Job& job);
   void metrics(Job& job);
+  void ollama_version(Job& job);
   void live(Job& job);
 
   ApiSetup setup_;

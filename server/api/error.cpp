@@ -107,6 +107,7 @@ Json error_json(const ApiError& error, ErrorShape shape) {
       message = fmt::format("prompt is too long: {} tokens > {} maximum", error.n_prompt, error.n_most);
     return {{"type", "error"}, {"error", {{"type", anthropic_type(error.status)}, {"message", message}}}};
   }
+  if (shape == ErrorShape::kOllama) return {{"error", message}};
   Json json = {{"message", message},
                {"type", error.type},
                {"param", text_or_null(error.param)},

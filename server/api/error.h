@@ -46,7 +46,7 @@ ApiError not_numbers(const std::string& message);
 ApiError to_api_error(const std::exception_ptr& error);
 
 /// The API whose error objects a client expects.
-enum class ErrorShape : std::uint8_t { kOpenAi, kAnthropic };
+enum class ErrorShape : std::uint8_t { kOpenAi, kAnthropic, kOllama };
 Json error_json(const ApiError& error, ErrorShape shape);
 /// With headers for the time to retry.
 HttpAnswer error_answer(const ApiError& error, ErrorShape shape);

@@ -60,11 +60,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
       if (const auto self = weak.lock()) self->pump();
     });
     if (streams_) {
-      request_.exchange->begin(200, kEventStream, stream_headers(std::move(headers_)));
+      request_.exchange->begin(200, writer_->content_type(), stream_headers(std::move(headers_)));
       std::string out;
       writer_->begin(out);
       if (!out.empty()) request_.exchange->write(std::move(out));
-      ping_later();
+      if (!writer_->ping().empty()) ping_later();
     }
     // The on_ready callbacks of the responses hold the generation until it ends.
     for (Response& response : responses_) listen(response);
@@ -234,7 +234,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
     request_.http->after(kPing, [weak = weak_from_this()] {
       const auto self = weak.lock();
       if (self == nullptr || self->over_) return;
-      if (!std::exchange(self->spoke_, false)) self->request_.exchange->write(": ping\n\n");
+      if (!std::exchange(self->spoke_, false))
+        self->request_.exchange->write(std::string(self->writer_->ping()));
       self->ping_later();
     });
   }

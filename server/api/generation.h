@@ -11,6 +11,9 @@
 
 namespace weft::server {
 
+/// The content type of a stream of events.
+inline constexpr const char* kEventStream = "text/event-stream; charset=utf-8";
+
 /// Writes the response of one API. Used on the HTTP server's thread, except for finish(). The contents of
 /// `out` are sent at once if the response is streamed; otherwise they become the body.
 class AnswerWriter {
@@ -18,6 +21,9 @@ class AnswerWriter {
   virtual ~AnswerWriter() = default;
   virtual bool streams() const = 0;
   virtual ErrorShape shape() const { return ErrorShape::kOpenAi; }
+  virtual const char* content_type() const { return kEventStream; }  ///< Of a streamed response.
+  /// Bytes without a meaning for a stream that is idle; empty: its format has none.
+  virtual std::string_view ping() const { return ": ping\n\n"; }
   virtual void begin(std::string& /*out*/) {}  ///< Streamed responses only.
   /// A chunk of a completion. The first prompt's completions are numbered first, then the second's.
   virtual void add(int choice, const Output& chunk, std::string& out) = 0;
@@ -31,8 +37,6 @@ class AnswerWriter {
   virtual void fail(const ApiError& error, std::string& out);
 };
 
-/// The content type of a stream of events.
-inline constexpr const char* kEventStream = "text/event-stream; charset=utf-8";
 /// With the headers that keep caches and proxies from holding a stream back.
 HttpHeaders stream_headers(HttpHeaders headers);
 /// "data: JSON\n\n", with an event's name where there is one.

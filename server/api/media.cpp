@@ -177,6 +177,10 @@ std::string MediaTaker::take_sound(const Json& part, const std::string& path) {
 
 bool has_media(const Json& body) {
   if (body.is_object()) {
+    // Ollama's messages have their images in a list.
+    if (const auto images = body.find("images");
+        images != body.end() && images->is_array() && !images->empty())
+      return true;
     const auto type = body.find("type");
     constexpr std::array<std::string_view, 4> kTypes = {"image_url", "input_image", "image", "input_audio"};
     if (type != body.end() && type->is_string() &&

@@ -96,7 +96,7 @@ HttpAnswer preflight_answer(const HttpRequest& request) {
   std::string headers(request.header("Access-Control-Request-Headers"));
   if (headers.empty()) headers = "*, Authorization, Content-Type, X-Api-Key, X-Request-Id";
   HttpAnswer answer{.status = 204};
-  answer.headers = {{"Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS"},
+  answer.headers = {{"Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE, OPTIONS"},
                     {"Access-Control-Allow-Headers", std::move(headers)},
                     {"Access-Control-Max-Age", "86400"},
                     {"Vary", "Access-Control-Request-Headers"}};

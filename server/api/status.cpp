@@ -281,6 +281,12 @@ void Api::metrics(Job& job) {
                       .headers = job.headers()});
 }
 
+void Api::ollama_version(Job& job) {
+  // Clients compare the numbers with the version of Ollama that they need.
+  constexpr const char* kOllamaApi = "0.12.6";
+  job.send({{"version", kOllamaApi}, {"weft", setup_.version}});
+}
+
 /// A client of the live page: a snapshot twice a second for as long as it stays.
 class LiveStream : public std::enable_shared_from_this<LiveStream> {
  public:

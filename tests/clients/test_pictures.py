@@ -1,12 +1,17 @@
 """Pictures as OpenAI's and Anthropic's clients send them: the same conversation by three APIs is the same prompt."""
 import base64
+import json
 import struct
+import urllib.parse
 import zlib
 from pathlib import Path
 
 import anthropic
+import ollama
 import openai
 import pytest
+
+from test_wire import post
 
 DATA = Path(__file__).parent.parent / "data"
 PICTURE = base64.b64encode((DATA / "vision/pictures/photo.png").read_bytes()).decode()
@@ -52,6 +57,25 @@ SOURCE = {"type": "base64", "media_type": "image/png", "data": PICTURE}
 def by_messages(client, source=None):
     return client.messages.create(model="any", messages=message(source or SOURCE), max_tokens=16,
                                   extra_body={"temperature": 0})
+
+
+def test_ollamas_images_come_before_the_prompt(url, open_ai):
+    chat = open_ai.chat.completions.create(model="any", max_tokens=16, temperature=0, messages=[
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": URL}}, {"type": "text", "text": "What is it?"}]}])
+    client = ollama.Client(url)
+    options = {"temperature": 0, "num_predict": 16}
+    mine = client.chat(model="any", options=options, messages=[{"role": "user", "content": "What is it?", "images": [PICTURE]}])
+    assert mine.message.content == chat.choices[0].message.content and mine.prompt_eval_count == chat.usage.prompt_tokens
+    parts = [{"type": "image_url", "image_url": {"url": URL}}, {"type": "text", "text": "What is it?"}]
+    _, body = post(urllib.parse.urlparse(url).netloc.split(":"), "/api/chat", {
+        "messages": [{"role": "user", "content": parts}], "options": options, "stream": False})
+    assert json.loads(body)["message"]["content"] == mine.message.content
+    made = client.generate(model="any", prompt="What is it?", images=[PICTURE], options=options)
+    assert made.response == mine.message.content and made.context is None
+    after = client.generate(model="any", prompt="Hello", options=options)
+    more = client.generate(model="any", prompt="What is it?", images=[PICTURE], context=after.context, options=options)
+    assert more.prompt_eval_count > made.prompt_eval_count + after.prompt_eval_count
+    assert "vision" in client.show("any").capabilities
 
 
 def test_all_apis_read_the_same(open_ai, anthropics):

@@ -129,6 +129,37 @@ TEST_F(ApiTest, TheAccessLogHasAllRequestsWithTheirStatus) {
   EXPECT_THAT(logged, ElementsAre(200, 200, 204, 503));
 }
 
+TEST_F(ApiTest, BrowsersGetThePageAndClientsOfOllamaALine) {
+  Api& api = start();
+  const auto body_for = [&](const HttpHeaders& headers) {
+    const auto asked = exchange("/", "", headers);
+    api.handle(asked);
+    return asked->answer().body;
+  };
+  EXPECT_EQ(body_for({{"Accept", "*/*"}}), "Ollama is running");
+  EXPECT_THAT(body_for({{"Accept", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"}}), HasSubstr("<html"));
+  EXPECT_THAT(body_for({}), HasSubstr("<html"));
+}
+
+TEST_F(ApiTest, ErrorsOfOllamasApiAreStrings) {
+  Api& api = start({.keys = {{"secret", "alice"}}});
+  for (const char* path : {"/api/tags", "/api/nothing"}) {
+    const auto asked = exchange(path);
+    api.handle(asked);
+    EXPECT_TRUE(Json::parse(asked->answer().body)["error"].is_string()) << path;
+  }
+}
+
+TEST_F(ApiTest, AModelThatIsNotLoadedIsUnloadedWithoutLoadingIt) {
+  Api& api = start();
+  for (const char* path : {"/api/chat", "/api/generate"}) {
+    const auto asked = exchange(path, R"({"model": "m", "keep_alive": 0})");
+    api.handle(asked);
+    EXPECT_EQ(Json::parse(asked->answer().body)["done_reason"], "unload");
+  }
+  EXPECT_EQ(n_loads_, 0);
+}
+
 TEST(RequestCounts, BoundEachClient) {
   const auto counts = std::make_shared<RequestCounts>(2);
   const auto any = std::make_shared<FakeExchange>(HttpRequest{});
