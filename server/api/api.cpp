@@ -15,6 +15,7 @@
 #include "api/ollama/ollama.h"
 #include "api/rerank.h"
 #include "api/responses.h"
+#include "api/score.h"
 #include "api/tokens.h"
 #include "base/counted.h"
 #include "web/web_files.h"
@@ -110,6 +111,10 @@ const std::vector<Api::Route>& Api::routes() {
       {"POST", "/v1/embeddings", kModel, false, true, [](Api&, Job& job) { embeddings(job); }},
       {"POST", "/embeddings", kModel, false, true, [](Api&, Job& job) { embeddings(job); }},
       {"POST", "/embedding", kModel, false, true, [](Api&, Job& job) { native_embedding(job); }},
+      {"POST", "/v1/score", kModel, false, true, [](Api&, Job& job) { score(job); }},
+      {"POST", "/score", kModel, false, true, [](Api&, Job& job) { score(job); }},
+      {"POST", "/classify", kModel, false, true, [](Api&, Job& job) { classify(job); }},
+      {"POST", "/v1/classify", kModel, false, true, [](Api&, Job& job) { classify(job); }},
       {"POST", "/v1/rerank", kModel, false, true, [](Api&, Job& job) { rerank(job); }},
       {"POST", "/rerank", kModel, false, true, [](Api&, Job& job) { rerank(job); }},
       {"POST", "/v1/reranking", kModel, false, true, [](Api&, Job& job) { rerank(job); }},

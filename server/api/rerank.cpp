@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <cstdint>
 #include <utility>
 
@@ -14,8 +13,6 @@ namespace weft::server {
 namespace {
 
 enum class Form : std::uint8_t { kDocuments, kTexts };
-
-float probability(float score) { return 1.0f / (1.0f + std::exp(-score)); }
 
 /// `"text"`, or `{"text": "..."}`.
 std::vector<std::string> read_documents(Fields& fields, const char* name, std::size_t at_most) {
@@ -67,17 +64,19 @@ void rerank(Job& job) {
   const PairTokens pair(job.model->tokenizer(), query, job.model->embedding->max_tokens());
   for (const std::string& document : documents) texts.texts.push_back(pair.with(document));
   const std::size_t n_tokens = check_texts(*job.model, texts.texts, name);
-  texts.answer = [=, model = job.model_name](std::vector<float> scores) {
+  texts.answer = [=, model = job.model_name](const std::vector<float>& scores) {
     std::vector<Ranked> ranked = rank(scores);
     ranked.resize(std::min(ranked.size(), n_best));
+    // The classifier's output: `ranked` has probabilities.
+    const auto score_of = [&](const Ranked& one) { return scores[to_size(one.index)]; };
     const auto text_of = [&](const Ranked& one) { return documents[to_size(one.index)]; };
     Json results = Json::array();
     for (const Ranked& one : ranked) {
       if (form == Form::kTexts) {
-        results.push_back({{"index", one.index}, {"score", raw ? one.score : probability(one.score)}});
+        results.push_back({{"index", one.index}, {"score", raw ? score_of(one) : one.score}});
         if (with_documents) results.back()["text"] = text_of(one);
       } else {
-        results.push_back({{"index", one.index}, {"relevance_score", one.score}});
+        results.push_back({{"index", one.index}, {"relevance_score", score_of(one)}});
         if (with_documents) results.back()["document"] = {{"text", text_of(one)}};
       }
     }
