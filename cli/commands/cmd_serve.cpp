@@ -451,6 +451,7 @@ server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options,
   if (options->n_workers > 0) params.api.n_workers = options->n_workers;
   params.api.web_page = options->web_page;
   params.api.save_folder = options->save_folder;
+  params.api.stored.n_responses = static_cast<std::size_t>(options->n_stored);
   params.api.access_log = options->access_log;
   params.api.trace = trace;
   server::RequestDefaults& defaults = params.api.params.defaults;

@@ -61,6 +61,11 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
            "unload a model this many seconds after its last request (default -1: only when another one needs "
            "its memory); the next request loads it")
       ->group(group);
+  add_size(
+      app, "--stored-responses", options.n_stored, {0, 1 << 20, "0: none"},
+      "maximum number of responses of /v1/responses that clients can continue or fetch by id, in at most "
+      "64 MiB of memory (default 1024)")
+      ->group(group);
   add_switch(app, "--cors", options.cors,
              "allow web pages of all other origins to use the server (default: only with an API key)")
       ->group(group);

@@ -45,6 +45,7 @@ struct ServeOptions {
   int max_queue = 1024;
   int models_max = 0;
   int idle_s = -1;
+  int n_stored = static_cast<int>(server::StoreLimits{}.n_responses);
   bool cors = false;
   std::vector<std::string> allowed_hosts;
   std::string api_prefix;

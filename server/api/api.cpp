@@ -16,6 +16,7 @@
 #include "api/rerank.h"
 #include "api/responses.h"
 #include "api/score.h"
+#include "api/stored_responses.h"
 #include "api/tokens.h"
 #include "base/counted.h"
 #include "web/web_files.h"
@@ -125,6 +126,10 @@ const std::vector<Api::Route>& Api::routes() {
        [](Api&, Job& job) { count_response_tokens(job); }},
       {"POST", "/responses/input_tokens", kModel, false, false,
        [](Api&, Job& job) { count_response_tokens(job); }},
+      {"GET", "/v1/responses/", kWorker, false, false, [](Api&, Job& job) { show_response(job); }},
+      {"GET", "/responses/", kWorker, false, false, [](Api&, Job& job) { show_response(job); }},
+      {"DELETE", "/v1/responses/", kWorker, false, false, [](Api&, Job& job) { delete_response(job); }},
+      {"DELETE", "/responses/", kWorker, false, false, [](Api&, Job& job) { delete_response(job); }},
       {"POST", "/v1/chat/completions/input_tokens", kModel, false, false,
        [](Api&, Job& job) { count_chat_tokens(job); }},
       {"POST", "/chat/completions/input_tokens", kModel, false, false,
@@ -163,6 +168,7 @@ Api::Api(ApiSetup setup, ModelPool& models)
     : setup_(std::move(setup)),
       models_(&models),
       sessions_(setup_.save_folder),
+      responses_(setup_.stored),
       counts_(std::make_shared<RequestCounts>(setup_.n_requests_each)),
       workers_(std::make_unique<Workers>(setup_.n_workers, kMaxQueued)),
       large_workers_(std::make_unique<Workers>(1, kMaxQueued)),
@@ -270,6 +276,7 @@ void Api::handle(const std::shared_ptr<Exchange>& exchange) {
   job.workers = workers_.get();
   job.sessions = &sessions_;
   job.models = models_;
+  job.responses = &responses_;
   job.start = std::chrono::steady_clock::now();
   if (const auto error = refuse_stranger(request, setup_.origins))
     return fail(job, ErrorShape::kOpenAi, *error);

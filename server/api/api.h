@@ -15,6 +15,7 @@
 
 #include "api/job.h"
 #include "api/origins.h"
+#include "api/response_store.h"
 #include "api/sessions.h"
 #include "models/model_pool.h"
 #include "observe/access_log.h"
@@ -41,6 +42,7 @@ struct ApiSetup {
   bool web_page = true;
   std::string version = {};  ///< The program's version, for /props.
   std::filesystem::path save_folder = {};
+  StoreLimits stored = {};      ///< Responses of /v1/responses.
   std::string access_log = {};  ///< A file, "-" for standard error, empty for none.
   Trace* trace = nullptr;       ///< May be null; must outlive the API.
   std::function<void(const std::string&)> warn = nullptr;  ///< For files that cannot be written. Any thread.
@@ -133,6 +135,7 @@ class Api {
   ModelPool* models_;
   HttpServer* http_ = nullptr;
   Sessions sessions_;
+  ResponseStore responses_;
   std::unique_ptr<AccessLog> access_log_;
   std::shared_ptr<RequestCounts> counts_;
   std::mutex told_mutex_;

@@ -86,7 +86,7 @@ void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams par
 
 std::string make_id(std::string_view prefix) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789";
-  thread_local std::mt19937_64 random{std::random_device{}()};
+  std::random_device random;  // Ids of stored responses must not be guessed.
   std::uniform_int_distribution<std::size_t> letter(0, kLetters.size() - 1);
   std::string id(prefix);
   for (int i = 0; i < 24; ++i) id += kLetters[letter(random)];

@@ -17,6 +17,7 @@ struct ApiParams {
   std::size_t n_inputs = 2048;  ///< Prompts or inputs of one request, at most.
 };
 
+class ResponseStore;
 class Sessions;
 
 struct Job : ServedRequest {
@@ -27,6 +28,7 @@ struct Job : ServedRequest {
   const ApiParams* params = nullptr;
   Sessions* sessions = nullptr;
   ModelPool* models = nullptr;
+  ResponseStore* responses = nullptr;
   int status = 200;  ///< The response's status, if no ApiError was thrown.
   /// Requested features that the response lacks: the header X-Weft-Warnings.
   std::vector<std::string> warnings = {};

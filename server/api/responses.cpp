@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/chat_order.h"
+#include "api/stored_responses.h"
 #include "base/base64.h"
 
 namespace weft::server {
@@ -227,8 +228,10 @@ class ItemReader {
     if (!id.starts_with("rs_"))
       throw bad_request(
           item.path_of("id"),
-          fmt::format("the server stores no items; send '{}' in full (clients do so with \"store\": false)",
-                      id.substr(0, 64)));
+          fmt::format(
+              "the server does not have the item '{}'; send it in full (clients do so with \"store\": "
+              "false)",
+              id.substr(0, 64)));
     item.note("item_reference");
   }
 
@@ -288,13 +291,21 @@ std::optional<GrammarWish> read_format(Fields& fields, std::vector<std::string>&
 
 class ResponseWriter : public AnswerWriter {
  public:
+  /// Stores the complete response. Returns whether it is stored.
+  using Keep = std::function<bool(const Json& response)>;
   struct Style {
     bool stream = false;
     bool logprobs = false;
     bool seals_reasoning = false;  ///< Reasoning is also sent as "encrypted" content.
   };
-  ResponseWriter(Json frame, std::shared_ptr<ServedModel> model, Style style, ReadAnswer answer)
-      : frame_(std::move(frame)), model_(std::move(model)), style_(style), answer_(std::move(answer)) {}
+  /// `keep` null: the response is not stored.
+  ResponseWriter(Json frame, std::shared_ptr<ServedModel> model, Style style, ReadAnswer answer,
+                 Keep keep = nullptr)
+      : frame_(std::move(frame)),
+        model_(std::move(model)),
+        style_(style),
+        answer_(std::move(answer)),
+        keep_(std::move(keep)) {}
 
   bool streams() const override { return style_.stream; }
 
@@ -326,6 +337,7 @@ class ResponseWriter : public AnswerWriter {
                        {"output_tokens", stats.n_generated},
                        {"output_tokens_details", {{"reasoning_tokens", answer_.n_reasoning}}},
                        {"total_tokens", stats.n_prompt + stats.n_generated}};
+    if (keep_ && !keep_(frame_)) frame_["store"] = false;
     if (style_.stream) {
       tell(out, cut ? "response.incomplete" : "response.completed", {{"response", frame_}});
     } else {
@@ -490,13 +502,14 @@ class ResponseWriter : public AnswerWriter {
   const Style style_;
   Json pending_logprobs_ = Json::array();
   ReadAnswer answer_;
+  const Keep keep_;
   std::optional<Kind> open_;
   std::string arguments_;  ///< Of the search for tools that is open.
   int n_events_ = 0;
 };
 
 // The response without the model's output. It repeats the request's settings, as clients expect.
-Json frame_of(const Json& body, const std::string& model, const SamplerParams& sampler) {
+Json frame_of(const Json& body, const std::string& model, const SamplerParams& sampler, bool store) {
   const auto said = [&](const char* name, Json fallback) {
     const auto found = body.find(name);
     return found == body.end() || found->is_null() ? std::move(fallback) : *found;
@@ -513,9 +526,9 @@ Json frame_of(const Json& body, const std::string& model, const SamplerParams& s
           {"model", model},
           {"output", Json::array()},
           {"parallel_tool_calls", said("parallel_tool_calls", true)},
-          {"previous_response_id", nullptr},
+          {"previous_response_id", said("previous_response_id", nullptr)},
           {"reasoning", said("reasoning", {{"effort", nullptr}, {"summary", nullptr}})},
-          {"store", false},
+          {"store", store},
           {"temperature", sampler.temperature},
           {"text", said("text", {{"format", {{"type", "text"}}}})},
           {"tool_choice", said("tool_choice", "auto")},
@@ -560,6 +573,7 @@ void send_too_long(Job& job, Json frame, const ApiError& error) {
 }  // namespace
 
 void count_response_tokens(Job& job) {
+  continue_previous(job);
   Fields fields = job.fields();
   MediaTaker taker(job);
   RequestTurn turn = read_response_turn(fields, taker);
@@ -568,8 +582,8 @@ void count_response_tokens(Job& job) {
 }
 
 void responses(Job& job) {
-  // Clients ask by default that responses are stored. The response says "store": false.
-  job.body.erase("store");
+  const bool store = takes_store(job);
+  continue_previous(job);
   Fields fields = job.fields();
   CommonFields common = read_common(fields, job);
   RequestParams& params = common.params;
@@ -580,6 +594,8 @@ void responses(Job& job) {
   answer.tools = turn.tools;
   if (auto format = read_format(fields, common.warnings)) set_grammar(common, std::move(*format));
   read_max_tokens(fields, {"max_output_tokens"}, params);
+  read_min_tokens(fields, {"max_output_tokens"}, params);
+  note_unshown(fields, common);
   ResponseWriter::Style style{.stream = common.stream, .logprobs = fields.has("top_logprobs")};
   for (const std::string& what : fields.strings("include", 64)) {
     if (what == "message.output_text.logprobs")
@@ -592,8 +608,7 @@ void responses(Job& job) {
   const int n_top = fields.integer("top_logprobs", 0, 0, job.params->defaults.n_logprobs);
   if (style.logprobs) params.n_logprobs = n_top;
   check_logprobs(params, 1, common.stream, *job.model);
-  fields.refuse("previous_response_id",
-                "the server stores no responses; send the whole conversation as 'input'");
+  fields.ignore({"previous_response_id"});  // continue_previous() has read it.
   fields.refuse("conversation", "the server stores no conversations; send the whole one as 'input'");
   fields.refuse("prompt", "the server stores no prompts; send 'instructions' and 'input'");
   fields.without_effect("background");  // The request always waits for its response.
@@ -601,7 +616,8 @@ void responses(Job& job) {
   for (const char* name : {"max_tool_calls", "context_management"}) fields.without_effect(name);
   fields.done();
 
-  Json frame = frame_of(job.body, job.model_name, params.sampler);
+  Json frame = frame_of(job.body, job.model_name, params.sampler, store);
+  const int slot = common.slot;
   std::optional<ChatOrder> made;
   try {
     made = make_order(job, std::move(turn), std::move(common), taker.finish());
@@ -611,10 +627,15 @@ void responses(Job& job) {
   }
   ChatOrder order = std::move(*made);
   answer.reader = std::move(order.reader);
-  auto writer = std::make_unique<ResponseWriter>(std::move(frame), job.model, style, std::move(answer));
+  ResponseWriter::Keep keep;
+  if (store)
+    keep = [responses = job.responses, owner = job.owner, items = items_to_store(job.body["input"])](
+               const Json& response) { return store_response(*responses, owner, response, items); };
+  auto writer = std::make_unique<ResponseWriter>(std::move(frame), job.model, style, std::move(answer),
+                                                 std::move(keep));
   std::vector<std::vector<Token>> prompts;
   prompts.push_back(std::move(order.prompt));
-  submit(job, std::move(prompts), order.params, std::move(writer));
+  submit(job, std::move(prompts), order.params, std::move(writer), slot);
 }
 
 }  // namespace weft::server

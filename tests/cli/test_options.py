@@ -504,6 +504,7 @@ SERVE_ROWS = SERVED | DRAFTS | {name: row for name, row in MODEL.items() if name
     "alias": Effect(["--alias", "name"]),
     "models-max": Refused(["--models-max", "-1"]),
     "sleep-idle-seconds": Refused(["--sleep-idle-seconds", "-2"]),
+    "stored-responses": Refused(["--stored-responses", "-1"]),
     "cors": Effect(["--cors"]),
     "allowed-host": Refused(["--allowed-host", "a b"]),
     "api-prefix": Effect(["--api-prefix", "/llm"]),

@@ -237,7 +237,7 @@ def test_sealed_reasoning_comes_back(address):
 
 def test_items_that_are_needed_are_refused_as_references(address):
     answer, body = post(address, "/v1/responses", codex(CODEX_FIRST + [{"type": "item_reference", "id": "msg_1"}]))
-    assert answer.status == 400 and b"stores no items" in body
+    assert answer.status == 400 and b"does not have the item" in body
 
 
 def test_the_grammar_of_a_custom_tool_is_in_the_prompt(address):

@@ -78,8 +78,7 @@ TEST_F(Observe, TraceIsBounded) {
 
 TEST_F(Observe, TraceThatCannotBeContinuedIsReportedOnce) {
   std::vector<std::string> warnings;
-  Trace trace(
-      path("trace"), [&](const std::string& text) { warnings.push_back(text); }, 1024);
+  Trace trace(path("trace"), [&](const std::string& text) { warnings.push_back(text); }, 1024);
   std::filesystem::create_directories(path("trace.old") +
                                       "/x");  // A folder: the full file cannot take its place.
   for (int i = 0; i < 20; ++i) trace.step("m", {});
