@@ -274,6 +274,7 @@ void bind_layers(nb::module_& m) {
       },
       nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("bias") = nb::none(), nb::arg("causal") = false,
       nb::arg("scale") = 0.0f, nb::arg("softcap") = 0.0f);
+  m.def("hadamard", function(&hadamard), nb::arg("x"), nb::arg("block"));
   m.def(
       "rope",
       [](Value x, Value positions, int head_dim, std::optional<int> n_rot, bool neox, float freq_base,

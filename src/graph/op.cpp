@@ -1,6 +1,7 @@
 #include "weft/graph/op.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string>
 
@@ -78,6 +79,17 @@ ValueType rule(const ops::Rope& op, const Inputs& in) {
   return f32(in.shape(0));
 }
 
+bool is_hadamard_block(int n) {
+  return n >= 2 && n <= ops::Hadamard::kMaxBlock && std::has_single_bit(static_cast<unsigned>(n));
+}
+
+ValueType rule(const ops::Hadamard& op, const Inputs& in) {
+  in.f32(0, 1);
+  in.require(is_hadamard_block(op.block), 0, "must have blocks of a power of two, from 2 to 512");
+  in.require(in.shape(0).columns() % op.block == 0, 0, "must consist of whole blocks");
+  return f32(in.shape(0));
+}
+
 /// Cells of caches are in pages; slots are single.
 void cache(const Inputs& in, int i, bool slots = false) {
   static_assert(kPageCells == 64);
@@ -97,6 +109,8 @@ ValueType rule(const ops::MoveCells& op, const Inputs& in) {
   }
   in.require(op.rope.n_rot % 2 == 0 && op.rope.n_rot <= in.size(at.cache, 2), at.cache,
              "must have n_rot even and within a head");
+  in.require(op.hadamard == 0 || (is_hadamard_block(op.hadamard) && in.size(at.cache, 2) % op.hadamard == 0),
+             at.cache, "must have heads of whole blocks, a power of two from 2 to 512");
   if (in.has(at.factors)) in.vector(at.factors, op.rope.n_rot / 2);
   return {in.dtype(at.cache), in.shape(at.cache)};
 }

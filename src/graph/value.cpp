@@ -131,6 +131,7 @@ Value take(Value table, Value rows, Where where) { return apply(ops::GetRows{}, 
 Value concat(std::span<const Value> values, Where where) { return apply(ops::Concat{}, values, where); }
 Value concat(std::initializer_list<Value> values, Where where) { return apply(ops::Concat{}, values, where); }
 Value top_k(Value x, int k, Where where) { return apply(ops::TopK{k}, {x}, where); }
+Value hadamard(Value x, int block, Where where) { return apply(ops::Hadamard{block}, {x}, where); }
 Value rope(Value x, Value positions, const ops::Rope& params, Value factors, Where where) {
   return apply(params, {x, positions, factors}, where);
 }

@@ -331,6 +331,9 @@ class Sharder {
       return false;
     if (const auto* rope = get_op<ops::Rope>(node); rope != nullptr && !between(bounds, rope->head_dim))
       return false;
+    if (const auto* hadamard = get_op<ops::Hadamard>(node);
+        hadamard != nullptr && !between(bounds, hadamard->block))
+      return false;
     add_pieces(node, bounds, [&](std::size_t d) {
       std::vector<ValueId> own;
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {

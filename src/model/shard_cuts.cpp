@@ -27,7 +27,8 @@ std::vector<std::size_t> cut_inputs(const Graph& graph, const Node& node) {
   const auto is = [&]<typename... T>(std::variant<T...>*) { return (... || (get_op<T>(node) != nullptr)); };
   using EachElement = std::variant<ops::Scale, ops::Softcap, ops::Activate, ops::Unary, ops::Clamp, ops::Cast,
                                    ops::Add, ops::Mul, ops::Glu, ops::Binary, ops::Where, ops::Compare>;
-  using EachColumn = std::variant<ops::Norm, ops::Rope, ops::GetRows, ops::RaggedMean, ops::SumExperts>;
+  using EachColumn =
+      std::variant<ops::Norm, ops::Rope, ops::Hadamard, ops::GetRows, ops::RaggedMean, ops::SumExperts>;
   if (is(static_cast<EachElement*>(nullptr))) {
     std::vector<std::size_t> all(node.inputs.size());
     std::iota(all.begin(), all.end(), std::size_t{0});

@@ -257,6 +257,26 @@ TEST_P(Rows, Rope) {
   }
 }
 
+TEST_P(Rows, HadamardHasTheSameBitsInEachInstructionSetAndUndoesItself) {
+  const Kernels& plain = kernels(Isa::kGeneric);
+  for (int block = 2; block <= ops::Hadamard::kMaxBlock; block *= 2) {
+    for (const std::int64_t n : {block, 3 * block}) {
+      const std::vector<float> x(a_.begin(), a_.begin() + n);
+      const std::vector<double> want =
+          conformance::hadamard({block}, std::vector<double>(x.begin(), x.end()));
+      std::vector<float> y(x.size()), in_place = x, generic(x.size());
+      k_.hadamard_row(x.data(), n, block, y.data());
+      EXPECT_LE(nmse(y, want), 1e-13) << block;
+      k_.hadamard_row(in_place.data(), n, block, in_place.data());
+      EXPECT_EQ(in_place, y) << block;
+      plain.hadamard_row(x.data(), n, block, generic.data());
+      EXPECT_EQ(generic, y) << block;
+      k_.hadamard_row(y.data(), n, block, y.data());
+      EXPECT_LE(nmse(y, std::vector<double>(x.begin(), x.end())), 1e-13) << block;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, Rows, testing::ValuesIn(supported_isas()), isa_name);
 
 }  // namespace

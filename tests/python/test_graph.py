@@ -100,6 +100,8 @@ def test_products_and_layers():
     y = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
     assert compute(ops.layer_norm, x) == pytest.approx(y, rel=1e-4, abs=1e-5)
     assert compute(ops.rms_norm, x) == pytest.approx(x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5), rel=1e-4)
+    signs = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]]) / 2
+    assert compute(lambda v: ops.hadamard(v, 4), x) == pytest.approx(np.concatenate([x[:, :4] @ signs, x[:, 4:] @ signs], 1), rel=1e-4, abs=1e-5)
     kernel, picture = numbers(2, 3, 3, 3), numbers(1, 3, 6, 5)
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(picture, ((0, 0), (0, 0), (1, 1), (0, 0))), (3, 3), (2, 3))
     truth = np.einsum("nchwij,ocij->nohw", windows, kernel)[:, :, ::2]

@@ -42,8 +42,8 @@ struct ValueType {
 using Op = std::variant<
     // ops/text.h
     ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Concat, ops::Softcap,
-    ops::Activate, ops::Softmax, ops::Glu, ops::Matmul, ops::Rope, ops::MoveCells, ops::StoreCache,
-    ops::Attention, ops::ShortConv, ops::SelectiveScan, ops::DeltaRule, ops::TopK, ops::Best,
+    ops::Activate, ops::Softmax, ops::Glu, ops::Matmul, ops::Rope, ops::Hadamard, ops::MoveCells,
+    ops::StoreCache, ops::Attention, ops::ShortConv, ops::SelectiveScan, ops::DeltaRule, ops::TopK, ops::Best,
     ops::LogSumExp, ops::ExpertWeights, ops::MatmulExperts, ops::SumExperts,
     // ops/ragged.h
     ops::RaggedAttention, ops::RaggedMean,

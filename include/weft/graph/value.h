@@ -169,6 +169,8 @@ Value concat(std::initializer_list<Value> values, Where where = Where::current()
 Value concat(std::initializer_list<Value> values, int axis, Where where = Where::current());
 /// x {m, d} -> {m, k} I32: the columns of the k largest, the largest first.
 Value top_k(Value x, int k, Where where = Where::current());
+/// Each `block` of columns times the Hadamard matrix of that size (ops::Hadamard).
+Value hadamard(Value x, int block, Where where = Where::current());
 /// x {m, heads * head_dim}, positions {m} I32, factors {n_rot/2}?
 Value rope(Value x, Value positions, const ops::Rope& params, Value factors = {},
            Where where = Where::current());

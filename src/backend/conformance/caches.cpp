@@ -63,13 +63,14 @@ void caches(Suite& suite) {
                                   (role == CacheRole::kKeys ? " keys" : " values") + " rows " +
                                   std::to_string(m);
         store(suite, {type, cells, heads, head_dim, role}, m, where);
-        for (const int kind : {0, 1, 2}) {  // Copies, pairs, halves.
+        for (const int kind : {0, 1, 2, 3}) {  // Copies, pairs, halves, halves of rotated keys.
           if (!suite.wanted("move_cells") || (kind > 0 && role == CacheRole::kValues)) continue;
           Case c = suite.next();
           Values cache = c.floats({cells, heads, head_dim});
           const ValueId state = c.state(type, {cells, heads, head_dim}, role, cache);
           ops::MoveCells op{role, {}};
-          if (kind > 0) op.rope = {.head_dim = head_dim, .n_rot = 16, .neox = kind == 2};
+          if (kind > 0) op.rope = {.head_dim = head_dim, .n_rot = 16, .neox = kind >= 2};
+          if (kind == 3) op.hadamard = 16;
           Indices from, to, deltas;
           for (std::int64_t r = 0; r < m; ++r) {
             // Some moves read what an earlier one wrote, some stay in place, some turn nothing.
@@ -88,7 +89,8 @@ void caches(Suite& suite) {
           suite.take(c,
                      where + (kind == 0   ? " copied"
                               : kind == 1 ? " turned"
-                                          : " turned neox"),
+                              : kind == 2 ? " turned neox"
+                                          : " turned hadamard"),
                      stored_tolerance(type));
         }
       }

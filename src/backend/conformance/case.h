@@ -21,7 +21,8 @@ inline constexpr DType kWeightTypes[] = {
     DType::kTQ1_0, DType::kTQ2_0,   DType::kQ2_K,   DType::kQ3_K,  DType::kQ4_K,    DType::kQ5_K,
     DType::kQ6_K,  DType::kIQ4_XS,  DType::kIQ1_S,  DType::kIQ1_M, DType::kIQ2_XXS, DType::kIQ2_XS,
     DType::kIQ2_S, DType::kIQ3_XXS, DType::kIQ3_S};
-inline constexpr DType kCacheTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0};
+inline constexpr DType kCacheTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ8_0,  DType::kQ4_0,
+                                        DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kIQ4_NL};
 
 inline constexpr double kFloatTolerance = 2e-6;    ///< Sums and elementary functions in float.
 inline constexpr double kProductTolerance = 1e-5;  ///< Long sums.
@@ -129,6 +130,7 @@ void norms(Suite& suite);
 void get_rows(Suite& suite);
 void products(Suite& suite);
 void ropes(Suite& suite);
+void hadamards(Suite& suite);
 void caches(Suite& suite);
 void attention(Suite& suite);
 void recurrent(Suite& suite);

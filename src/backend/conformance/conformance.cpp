@@ -21,6 +21,7 @@ std::vector<ConformanceCase> check_conformance(Device& device, const Conformance
   conformance::cases::get_rows(suite);
   conformance::cases::products(suite);
   conformance::cases::ropes(suite);
+  conformance::cases::hadamards(suite);
   conformance::cases::caches(suite);
   conformance::cases::attention(suite);
   conformance::cases::recurrent(suite);

@@ -185,6 +185,19 @@ void ropes(Suite& suite) {
         }
 }
 
+void hadamards(Suite& suite) {
+  if (!suite.wanted("hadamard")) return;
+  for (int block = 2; block <= ops::Hadamard::kMaxBlock; block *= 2)
+    for (const std::int64_t m : {0, 1, 5})
+      for (const std::int64_t n : {1, 3}) {
+        Case c = suite.next();
+        const Values x = c.floats({m, n * block});
+        c.expect(c.graph.add(ops::Hadamard{block}, {c.input({c.rows(m), n * block}, x)}, "y"),
+                 hadamard({block}, x));
+        suite.take(c, text({m, n * block}) + " block " + std::to_string(block), kFloatTolerance);
+      }
+}
+
 void best(Suite& suite) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();

@@ -230,6 +230,18 @@ Values expert_weights(const ops::ExpertWeights& op, const Values& logits, std::s
   return y;
 }
 
+Values hadamard(const ops::Hadamard& op, const Values& x) {
+  const auto block = to_size(op.block);
+  Values y(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const std::size_t begin = i / block * block;
+    for (std::size_t j = 0; j < block; ++j)
+      y[i] += (std::popcount((i - begin) & j) % 2 == 0 ? 1.0 : -1.0) * x[begin + j];
+    y[i] /= std::sqrt(static_cast<double>(block));
+  }
+  return y;
+}
+
 Values rope(const ops::Rope& op, const Values& x, std::size_t columns, const Indices& positions,
             const Values& factors) {
   Values y = x;
@@ -246,10 +258,12 @@ void move_cells(const ops::MoveCells& op, Values& cache, std::size_t width, cons
   for (std::size_t m = 0; m < from.size(); ++m) {
     const auto source = cache.begin() + static_cast<std::ptrdiff_t>(to_size(from[m]) * width);
     Values cell(source, source + static_cast<std::ptrdiff_t>(width));
+    if (op.hadamard > 0) cell = hadamard({op.hadamard}, cell);
     if (op.rope.n_rot > 0)
       for (std::size_t at = 0; at < width; at += to_size(op.rope.head_dim))
         turn(op.rope, cell.data() + at, 1.0,
              [&](int pair) { return deltas[m] * frequency(op.rope, pair, {}); });
+    if (op.hadamard > 0) cell = hadamard({op.hadamard}, cell);
     std::copy(cell.begin(), cell.end(), cache.begin() + static_cast<std::ptrdiff_t>(to_size(to[m]) * width));
   }
 }

@@ -40,6 +40,7 @@ Indices top_k(const Values& x, std::size_t columns, std::size_t k);
 Values expert_weights(const ops::ExpertWeights& op, const Values& logits, std::size_t columns,
                       const Indices& ids, std::size_t k);
 
+Values hadamard(const ops::Hadamard& op, const Values& x);
 Values rope(const ops::Rope& op, const Values& x, std::size_t columns, const Indices& positions,
             const Values& factors);
 /// Changes `cache`, whose cells have `width` elements.

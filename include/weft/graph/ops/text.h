@@ -127,9 +127,21 @@ struct Rope {
   friend bool operator==(const Rope&, const Rope&) = default;
 };
 
+/// x {..., n*block} -> the same shape. Each `block` of columns is multiplied by the Hadamard matrix of that
+/// size (Sylvester's construction), divided by sqrt(block). `block` is a power of two from 2 to kMaxBlock.
+/// The matrix is symmetric and orthogonal, so applying the op twice returns x up to rounding.
+struct Hadamard {
+  static constexpr std::string_view kName = "hadamard";
+  static constexpr int kMinInputs = 1, kMaxInputs = 1;
+  static constexpr int kMaxBlock = 512;
+  int block = 64;
+  friend bool operator==(const Hadamard&, const Hadamard&) = default;
+};
+
 /// cache state, from {c} I32, to {c} I32, deltas {c} I32?, factors {n_rot/2}? -> the cache. Copies cell
 /// from[i] to cell to[i], one after another, and rotates keys by deltas[i] positions on the way. With
-/// rope.n_rot 0 nothing is rotated, and deltas may be absent.
+/// rope.n_rot 0 nothing is rotated, and deltas may be absent. If `hadamard` is not 0, keys are stored as
+/// Hadamard{hadamard} of themselves: a rotation by positions applies to the keys before that.
 struct MoveCells {
   static constexpr std::string_view kName = "move_cells";
   struct Inputs {
@@ -139,6 +151,7 @@ struct MoveCells {
   static constexpr int kMinInputs = 3, kMaxInputs = 5;
   CacheRole role = CacheRole::kKeys;
   Rope rope = {};
+  int hadamard = 0;
   friend bool operator==(const MoveCells&, const MoveCells&) = default;
 };
 

@@ -140,7 +140,7 @@ struct RopeTable {
 
 /// One layer's K and V: pages of 64 cells, in the layout of cache_layout.h.
 struct CacheLayout {
-  DType k_type = DType::kF16;  ///< kF32, kF16, kBF16; kQ8_0 or kQ4_0, whose heads are multiples of 32
+  DType k_type = DType::kF16;  ///< Quantised types (is_quantised_cache): heads are multiples of 32
   DType v_type = DType::kF16;
   int n_kv_heads = 0;
   int k_head_dim = 0;
@@ -385,6 +385,9 @@ struct Kernels {
   void (*softmax_row)(const float* a, std::int64_t n, float* out);
   /// One head of one token; out may be x.
   void (*rope_head)(const RopeTable& table, const float* x, int head_dim, float* out);
+
+  /// ops::Hadamard of n elements; out may be x.
+  void (*hadamard_row)(const float* x, std::int64_t n, int block, float* out);
 
   /// Stores one token's K (or V) row, [n_kv_heads][head_dim] floats, in a cell (page * 64 + offset).
   void (*store_k)(const CacheLayout& layout, const float* row, std::int64_t cell, std::byte* k_cache);

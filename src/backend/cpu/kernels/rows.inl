@@ -5,6 +5,7 @@
 
 #include "backend/cpu/kernels/activations.inl"
 #include "backend/cpu/kernels/kernels.h"
+#include "weft/graph/ops/text.h"
 
 namespace weft::cpu::WEFT_CPU_ISA {
 
@@ -226,6 +227,38 @@ static void rope_head(const RopeTable& table, const float* x, int head_dim, floa
   }
   if (out != x) {
     for (int i = 2 * half; i < head_dim; ++i) out[i] = x[i];
+  }
+}
+
+/// Each of log2(block) passes replaces neighbours by their sum, in the first half of the block, and their
+/// difference, in the second half. All passes are alike, so vectors need no other permutations.
+static void hadamard_row(const float* x, std::int64_t n, int block, float* out) {
+  alignas(64) float passes[2][ops::Hadamard::kMaxBlock + kLanes];  // Vectors of odd elements read one more.
+  passes[0][block] = passes[1][block] = 0.0f;
+  const int half = block / 2;
+  const F32 scale = broadcast(1.0f / __builtin_sqrtf(static_cast<float>(block)));
+  for (std::int64_t begin = 0; begin < n; begin += block) {
+    __builtin_memcpy(passes[0], x + begin, static_cast<std::size_t>(block) * sizeof(float));
+    float* from = passes[0];
+    float* to = passes[1];
+    for (int width = 1; width < block; width *= 2) {
+      int i = 0;
+      for (; i + kLanes <= half; i += kLanes) {
+        const float* const p = from + 2 * i;
+        const F32 even = even_elements(load(p), load(p + kLanes));
+        const F32 odd = even_elements(load(p + 1), load(p + kLanes + 1));
+        store(to + i, even + odd);
+        store(to + half + i, even - odd);
+      }
+      for (; i < half; ++i) {
+        to[i] = from[2 * i] + from[2 * i + 1];
+        to[half + i] = from[2 * i] - from[2 * i + 1];
+      }
+      float* const last = from;
+      from = to;
+      to = last;
+    }
+    for_each_vector(block, [&](std::int64_t i, auto at) { store(out + begin + i, load(from + i, at) * scale, at); });
   }
 }
 

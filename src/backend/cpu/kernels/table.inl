@@ -42,6 +42,7 @@ const Kernels kTable = {
     .merge_log_sums = merge_log_sums,
     .softmax_row = softmax_row,
     .rope_head = rope_head,
+    .hadamard_row = hadamard_row,
     .store_k = store_k,
     .store_v = store_v,
     .load_k = load_k,

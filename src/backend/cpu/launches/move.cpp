@@ -65,8 +65,10 @@ void MoveLaunch::run(std::int32_t, const TaskContext& context) {
       }
     }
     kernels.load_k(layout_, cache_, from_[i], row);
+    if (op_.hadamard > 0) kernels.hadamard_row(row, n_row, op_.hadamard, row);
     for (int h = 0; h < n_row; h += layout_.k_head_dim)
       kernels.rope_head(table, row + h, layout_.k_head_dim, row + h);
+    if (op_.hadamard > 0) kernels.hadamard_row(row, n_row, op_.hadamard, row);
     kernels.store_k(layout_, row, to_[i], cache_);
   }
 }

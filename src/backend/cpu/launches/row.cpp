@@ -336,6 +336,7 @@ void RowLaunch::execute(const Instruction& instruction, std::int64_t row, std::i
             for (std::int64_t i = 0; i < n; i += op.head_dim)
               kernels.rope_head(table, in(0) + i, op.head_dim, out + i);
           },
+          [&](const ops::Hadamard& op) { kernels.hadamard_row(in(0), n, op.block, out); },
           [&](const ops::StoreCache& op) {
             if (op.role == CacheRole::kSlots) {
               const auto bytes = to_size(n) * sizeof(float);

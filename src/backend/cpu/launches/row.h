@@ -45,9 +45,9 @@ struct Quantise {
 
 using RowOp =
     std::variant<ops::GetRows, ops::Override, ops::Norm, ops::Add, ops::Mul, ops::Scale, ops::Concat,
-                 ops::Softcap, ops::Activate, ops::Softmax, ops::Glu, ops::Rope, ops::StoreCache, ops::TopK,
-                 ops::Best, ops::LogSumExp, ops::ExpertWeights, ops::SumExperts, ops::Unary, ops::Clamp,
-                 ops::Binary, ops::Compare, ops::Where, ops::Unfold, Quantise>;
+                 ops::Softcap, ops::Activate, ops::Softmax, ops::Glu, ops::Rope, ops::Hadamard,
+                 ops::StoreCache, ops::TopK, ops::Best, ops::LogSumExp, ops::ExpertWeights, ops::SumExperts,
+                 ops::Unary, ops::Clamp, ops::Binary, ops::Compare, ops::Where, ops::Unfold, Quantise>;
 
 class RowLaunch final : public Launch {
  public:
