@@ -17,7 +17,7 @@ struct weft_sampler {
   OneUser user = {};
 };
 
-static_assert(WEFT_CACHE_Q4_0 == static_cast<int>(CacheType::kQ4_0));
+static_assert(WEFT_CACHE_IQ4_NL == static_cast<int>(CacheType::kIQ4_NL));
 
 namespace weft::c {
 
@@ -159,8 +159,8 @@ weft_context* weft_context_create(const weft_model* model, const weft_context_pa
                                .n_outputs = p.n_outputs,
                                .n_threads = p.n_threads,
                                .n_best = p.n_best,
-                               .k_type = choice(p.k_type, CacheType::kQ4_0, "k_type"),
-                               .v_type = choice(p.v_type, CacheType::kQ4_0, "v_type"),
+                               .k_type = choice(p.k_type, CacheType::kIQ4_NL, "k_type"),
+                               .v_type = choice(p.v_type, CacheType::kIQ4_NL, "v_type"),
                                .window_rewind = p.window_rewind,
                                .adapters = adapter_uses(p.adapters, p.n_adapters)};
     return std::make_unique<weft_context>(std::make_shared<ContextBox>(loaded, all));

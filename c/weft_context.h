@@ -30,7 +30,11 @@ enum {
   WEFT_CACHE_F16 = 2,
   WEFT_CACHE_BF16 = 3,
   WEFT_CACHE_Q8_0 = 4,
-  WEFT_CACHE_Q4_0 = 5
+  WEFT_CACHE_Q4_0 = 5,
+  WEFT_CACHE_Q4_1 = 6,
+  WEFT_CACHE_Q5_0 = 7,
+  WEFT_CACHE_Q5_1 = 8,
+  WEFT_CACHE_IQ4_NL = 9
 };
 
 /// Parameters of a context.

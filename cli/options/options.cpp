@@ -28,8 +28,10 @@ constexpr float kLarge = 1e9f;
 
 const std::map<std::string, CacheType>& cache_types() {
   static const std::map<std::string, CacheType> types = {
-      {"auto", CacheType::kAuto}, {"f32", CacheType::kF32},   {"f16", CacheType::kF16},
-      {"bf16", CacheType::kBF16}, {"q8_0", CacheType::kQ8_0}, {"q4_0", CacheType::kQ4_0}};
+      {"auto", CacheType::kAuto},    {"f32", CacheType::kF32},   {"f16", CacheType::kF16},
+      {"bf16", CacheType::kBF16},    {"q8_0", CacheType::kQ8_0}, {"q4_0", CacheType::kQ4_0},
+      {"q4_1", CacheType::kQ4_1},    {"q5_0", CacheType::kQ5_0}, {"q5_1", CacheType::kQ5_1},
+      {"iq4_nl", CacheType::kIQ4_NL}};
   return types;
 }
 
@@ -336,6 +338,9 @@ void add_cache_type_options(CLI::App& app, ContextOptions& options, const std::s
   add_choice(app, "--cache-type-v", options.v_type, cache_types(),
              "type of the cache for values (default auto)")
       ->group(group);
+  add_switch(app, "--cache-rotation", options.rotate_cache,
+             "rotate keys and values of quantized caches, which lowers their error (default)")
+      ->group(group);
 }
 
 void add_context_options(CLI::App& app, ContextOptions& options) {
@@ -376,6 +381,7 @@ ContextParams context_params(const ContextOptions& options, const ModelOptions& 
   params.n_threads = model.n_threads;
   params.k_type = options.k_type;
   params.v_type = options.v_type;
+  params.rotate_cache = options.rotate_cache;
   params.window_rewind = options.full_windows ? -1 : options.window_rewind;
   params.adapters = usual_adapters(model.adapters);
   if (options.n_batch > 0 && options.n_ubatch == 0) {

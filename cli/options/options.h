@@ -85,10 +85,11 @@ struct ContextOptions {
   int n_texts = 1;   ///< Expected number of concurrent sequences, for the choice of layouts.
   CacheType k_type = CacheType::kAuto;
   CacheType v_type = CacheType::kAuto;
+  bool rotate_cache = true;
   int window_rewind = ContextParams{}.window_rewind;
   bool full_windows = false;
 };
-/// Adds only the options of cache types.
+/// Adds only the options of cache types and of their rotation.
 void add_cache_type_options(CLI::App& app, ContextOptions& options, const std::string& group);
 void add_context_options(CLI::App& app, ContextOptions& options);
 /// "f16", ... Throws UsageError that names the option.

@@ -51,6 +51,9 @@ struct ContextParams {
   int n_best = -1;
   CacheType k_type = CacheType::kAuto;
   CacheType v_type = CacheType::kAuto;
+  /// Whether quantised caches keep keys and values rotated by a Hadamard matrix (ops::Hadamard). It spreads
+  /// outliers, so the quantisation error is smaller. Caches of other types are never rotated.
+  bool rotate_cache = true;
   /// Layers with sliding-window attention keep a sequence's last window + window_rewind tokens. So the last
   /// window_rewind tokens can be removed again, as after a wrong draft. -1: they keep all tokens.
   int window_rewind = 256;

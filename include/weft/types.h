@@ -15,10 +15,10 @@ inline constexpr Token kNoToken = -1;
 inline constexpr Token kMediaToken = -2;
 inline constexpr Pos kNextPos = -1;  ///< The position after the sequence's last one.
 
-/// The element type of cached keys or values. Head sizes must be multiples of 32 for kQ8_0 and kQ4_0, and
+/// The element type of cached keys or values. Head sizes must be multiples of 32 for quantised types, and
 /// even for kBF16. With kAuto it is kBF16 if attention reads it faster than kF16 on all devices, otherwise
 /// kF16.
-enum class CacheType : std::uint8_t { kAuto, kF32, kF16, kBF16, kQ8_0, kQ4_0 };
+enum class CacheType : std::uint8_t { kAuto, kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kIQ4_NL };
 
 /// One of the best tokens of an item (Context::best): those with the largest logits, lower ids first among
 /// equals.

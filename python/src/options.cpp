@@ -40,7 +40,11 @@ CacheType cache_type(std::string_view option, nb::handle value) {
                             {"f16", CacheType::kF16},
                             {"bf16", CacheType::kBF16},
                             {"q8_0", CacheType::kQ8_0},
-                            {"q4_0", CacheType::kQ4_0}});
+                            {"q4_0", CacheType::kQ4_0},
+                            {"q4_1", CacheType::kQ4_1},
+                            {"q5_0", CacheType::kQ5_0},
+                            {"q5_1", CacheType::kQ5_1},
+                            {"iq4_nl", CacheType::kIQ4_NL}});
 }
 
 std::vector<AdapterUse> adapter_uses(nb::handle value) {
@@ -114,6 +118,7 @@ std::span<const Field<ContextParams>> context_fields() {
       field<&C::n_best>("n_best"),
       Field<C>{"k_type", [](C& params, nb::handle value) { params.k_type = cache_type("k_type", value); }},
       Field<C>{"v_type", [](C& params, nb::handle value) { params.v_type = cache_type("v_type", value); }},
+      field<&C::rotate_cache>("rotate_cache"),
       field<&C::window_rewind>("window_rewind"),
       Field<C>{"use_adapters", [](C& params, nb::handle value) { params.adapters = adapter_uses(value); }},
   };

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Optional, TypedDict, Union
 
 FilePath = Union[str, Path]
 AdapterUses = Sequence[tuple[int, float]]
-CacheType = Literal["auto", "f32", "f16", "bf16", "q8_0", "q4_0"]
+CacheType = Literal["auto", "f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"]
 
 _INFINITE = float("inf")
 
@@ -81,6 +81,7 @@ class ContextOptions(TypedDict, total=False):
     n_best: Annotated[int, About("Maximum tokens of Batch.only_best(); -1: 64 on the CPU, else 0.", -1, 1024)]
     k_type: Annotated[CacheType, About("The type of cached keys.", default="'auto': bf16 where that is faster, else f16")]
     v_type: Annotated[CacheType, About("The type of cached values.", default="'auto'")]
+    rotate_cache: Annotated[bool, About("Rotates keys and values of quantised caches, which lowers their error.")]
     window_rewind: Annotated[int, About("Tokens that a sequence with sliding windows can be rolled back by; -1: any number.", -1)]
     use_adapters: Annotated[AdapterUses, About("Pairs (index in `adapters`, scale) of the adapters to apply.", default="all, at 1")]
 

@@ -41,6 +41,14 @@ DType dtype_of(CacheType type) {
       return DType::kQ8_0;
     case CacheType::kQ4_0:
       return DType::kQ4_0;
+    case CacheType::kQ4_1:
+      return DType::kQ4_1;
+    case CacheType::kQ5_0:
+      return DType::kQ5_0;
+    case CacheType::kQ5_1:
+      return DType::kQ5_1;
+    case CacheType::kIQ4_NL:
+      return DType::kIQ4_NL;
   }
   refuse("unknown cache type " + std::to_string(static_cast<int>(type)));
 }

@@ -32,7 +32,8 @@ struct AttentionShape {
   std::uint64_t seed = 1;
 };
 
-constexpr DType kCacheTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0};
+constexpr DType kCacheTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ8_0,  DType::kQ4_0,
+                                 DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kIQ4_NL};
 
 std::string text(const AttentionShape& s) {
   return "heads " + std::to_string(s.n_heads) + "/" + std::to_string(s.n_kv_heads) + " dims " +
@@ -292,8 +293,10 @@ AttentionShape random_shape(std::mt19937_64& random) {
   s.n_heads = s.n_kv_heads * one_of({1, 2, 3, 4, 5, 7, 8, 13});
   s.k_dim = one_of({16, 20, 32, 40, 64, 80, 96, 100});
   s.v_dim = random() % 3 == 0 ? one_of({16, 24, 33, 64, 80}) : s.k_dim;
-  // Quantised types, the last two, take whole blocks.
-  const auto type_for = [&](int dim) { return kCacheTypes[random() % (dim % 32 == 0 ? 5 : 3)]; };
+  // Quantised types, those after the first three, take whole blocks.
+  const auto type_for = [&](int dim) {
+    return kCacheTypes[random() % (dim % 32 == 0 ? std::size(kCacheTypes) : 3)];
+  };
   s.k_type = type_for(s.k_dim);
   s.v_type = type_for(s.v_dim);
   s.softcap = random() % 3 == 0 ? 5.0f : 0.0f;
@@ -344,6 +347,28 @@ TEST_P(Attention, UsualShapes) {
     s.window = 0;
     check(s);
   }
+}
+
+TEST_P(Attention, RotatedQueriesKeysAndValuesGiveTheRotatedResult) {
+  AttentionShape s;
+  s.n_heads = 9;
+  s.n_kv_heads = 3;
+  s.k_dim = 64;
+  s.v_dim = 96;
+  s.first_position = 120;
+  s.n_rows = 10;
+  s.n_positions = 130;
+  World plain(s, k_), rotated(s, k_);
+  const auto rotate = [&](float* x, int n, int block) { k_.hadamard_row(x, n, block, x); };
+  for (int row = 0; row < s.n_rows; ++row)
+    rotate(rotated.q.data() + row * rotated.args.q_stride, s.n_heads * s.k_dim, 64);
+  rotate(rotated.k.data(), static_cast<int>(rotated.k.size()), 64);
+  rotate(rotated.v.data(), static_cast<int>(rotated.v.size()), 32);
+  for (int p = 0; p < s.n_positions; ++p) rotated.write(p);
+  std::vector<float> out = rotated.run({4});
+  for (int row = 0; row < s.n_rows; ++row)
+    rotate(out.data() + row * rotated.args.out_stride, s.n_heads * s.v_dim, 32);
+  EXPECT_LE(plain.error(out), 2e-12);
 }
 
 TEST_P(Attention, ShortHeads) {

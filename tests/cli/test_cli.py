@@ -518,8 +518,8 @@ class Manual(Case):
         self.assertEqual(self.complete_in_bash("weft", "help", "tok"), ["tokenize"])
         for command, names in self.options():
             self.assertLessEqual(set(names), set(self.complete_in_bash("weft", command, "-")), command)
-        self.assertEqual(self.complete_in_bash("weft", "run", "--cache-type-k", "q"), ["q4_0", "q8_0"])
-        self.assertEqual(self.complete_in_bash("weft", "run", "-ctk", "=", "q"), ["q4_0", "q8_0"])
+        self.assertEqual(self.complete_in_bash("weft", "run", "--cache-type-k", "q"), ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0"])
+        self.assertEqual(self.complete_in_bash("weft", "run", "-ctk", "=", "q"), ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0"])
         self.assertEqual(self.complete_in_bash("weft", "run", "--no-rep"), ["--no-repack"])
         model = self.only_model()
         self.assertEqual(self.complete_in_bash("weft", "run", "-m", model[:-2]), [model])
@@ -538,7 +538,7 @@ class Manual(Case):
         self.assertEqual(sorted(complete("weft ")), sorted([*Usage.COMMANDS, "help"]))
         for command, names in self.options():
             self.assertLessEqual(set(names), set(complete(f"weft {command} -") + complete(f"weft {command} --")), command)
-        self.assertEqual(complete("weft run --cache-type-k q"), ["q4_0", "q8_0"])
+        self.assertEqual(complete("weft run --cache-type-k q"), ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0"])
         self.assertEqual(complete("weft run --no-rep"), ["--no-repack"])
         model = self.only_model()
         self.assertEqual(complete(f"weft run -m {model[:-2]}"), [model])

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/kernels/attention_scratch.h"
 #include "backend/cpu/layout/cache_rows.h"
+#include "backend/cpu/layout/packed_layout.h"
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/kernels/pairs.inl"
 
@@ -90,37 +91,64 @@ static void cells_to_floats(const typename Cells::Element* from, std::ptrdiff_t 
   }
 }
 
-// ---- Quantised cells as floats: unit * scale, as the scalar codec has it. ----
+// ---- Quantised cells as floats: code * scale, or code * scale + min, as the scalar codec has it. ----
+
+using Bytes = std::uint8_t __attribute__((vector_size(16)));
+using Words = std::uint16_t __attribute__((vector_size(32)));
+inline constexpr int kUnitsAtOnce = 16;  ///< Units that become floats at once.
+static_assert(kUnitsAtOnce == kKeys && kUnitsAtOnce % kLanes == 0);
+
+template <class Vector, class T>
+static inline __attribute__((always_inline)) void load_all(const T* from, Vector& to) {
+  __builtin_memcpy(&to, from, sizeof(to));
+}
 
 template <DType kType>
 struct QuantisedUnits {
-  /// Elements per unit, and where in its block the second one of a unit is.
-  static constexpr int kPerUnit = kType == DType::kQ4_0 ? 2 : 1;
-  static constexpr int kUnits = kCacheBlock / kPerUnit;
+  static constexpr int kPerUnit = cache_unit_dims(kType);
+  static constexpr int kUnits = kCacheBlock / kPerUnit;  ///< Of a block.
+  static constexpr int kWords = cache_block_words(kType);
+  static constexpr bool kHasMin = has_cache_min(kType), kHasFifth = has_cache_fifth_bits(kType);
+  static constexpr int kFifthWord = kHasMin ? 2 : 1;
+  static constexpr int kOffset = kType == DType::kQ4_0     ? 8
+                                 : kType == DType::kQ5_0   ? 16
+                                 : kType == DType::kIQ4_NL ? 128
+                                                           : 0;
 
-  /// kLanes units' elements number `part`, as floats.
-  static F32 load(const std::uint8_t* units, int part) {
-    float values[kLanes];
-    for (int i = 0; i < kLanes; ++i) {
-      if constexpr (kType == DType::kQ8_0) {
-        values[i] = static_cast<float>(static_cast<std::int8_t>(units[i]));
-      } else {
-        values[i] = static_cast<float>(static_cast<int>(units[i] >> (4 * part) & 15) - 8);
-      }
+  /// Elements number `part` of 16 units, without their scale. The lowest bits of `fifth` are bit 4 of codes.
+  static inline __attribute__((always_inline)) void load(const std::uint8_t* units, int part,
+                                                         const Words& fifth, F32 (&to)[kUnitsAtOnce / kLanes]) {
+    Bytes bytes;
+    load_all(units, bytes);
+    if constexpr (kPerUnit == 2) bytes = part == 0 ? bytes & 15 : bytes >> 4;
+    if constexpr (kHasFifth) bytes |= __builtin_convertvector((fifth & 1) << 4, Bytes);
+    if constexpr (kType == DType::kIQ4_NL) {
+      Bytes table;
+      load_all(kIQ4Table.of, table);
+      bytes = __builtin_shuffle(table, bytes);
     }
-    return WEFT_CPU_ISA::load(values);
+    std::int8_t codes[kUnitsAtOnce];
+    bytes -= static_cast<std::uint8_t>(kOffset);
+    __builtin_memcpy(codes, &bytes, sizeof(codes));
+    float values[kUnitsAtOnce];
+    for (int i = 0; i < kUnitsAtOnce; ++i) values[i] = static_cast<float>(codes[i]);
+    for (int v = 0; v < kUnitsAtOnce / kLanes; ++v) to[v] = WEFT_CPU_ISA::load(values + v * kLanes);
   }
 };
 
 template <class F>
 static inline void with_units(DType type, F f) {
   if (type == DType::kQ8_0) return f(QuantisedUnits<DType::kQ8_0>{});
+  if (type == DType::kQ4_1) return f(QuantisedUnits<DType::kQ4_1>{});
+  if (type == DType::kQ5_0) return f(QuantisedUnits<DType::kQ5_0>{});
+  if (type == DType::kQ5_1) return f(QuantisedUnits<DType::kQ5_1>{});
+  if (type == DType::kIQ4_NL) return f(QuantisedUnits<DType::kIQ4_NL>{});
   f(QuantisedUnits<DType::kQ4_0>{});
 }
 
-/// The scales of one head's part of a page, after its units.
+/// The words of one head's part of a page, after its units.
 template <class Units>
-static inline const std::uint16_t* scales_of(const std::byte* head, int dim) {
+static inline const std::uint16_t* words_of(const std::byte* head, int dim) {
   return reinterpret_cast<const std::uint16_t*>(head + static_cast<std::ptrdiff_t>(kPageCells) * dim /
                                                            Units::kPerUnit);
 }
@@ -128,37 +156,74 @@ static inline const std::uint16_t* scales_of(const std::byte* head, int dim) {
 /// K of one head of a page, as F32Cells would hold it: [4 groups][dim][16 keys].
 template <class Units>
 static void quantised_keys_to_floats(const std::byte* head, int dim, float* to) {
+  constexpr int kVectors = kUnitsAtOnce / kLanes;
   const auto* units = reinterpret_cast<const std::uint8_t*>(head);
-  const std::uint16_t* scales = scales_of<Units>(head, dim);
-  for (int group = 0; group < kPageCells / kKeys; ++group) {
-    for (int block = 0; block < dim / kCacheBlock; ++block, scales += kKeys) {
-      for (int u = 0; u < Units::kUnits; ++u, units += kKeys) {
-        for (int part = 0; part < Units::kPerUnit; ++part) {
-          float* const out = to + (u + part * Units::kUnits) * kKeys;
-          for (int key = 0; key < kKeys; key += kLanes)
-            store(out + key, Units::load(units + key, part) * load_f16(scales + key));
+  const std::uint16_t* words = words_of<Units>(head, dim);
+  for (int block = 0; block < kPageCells / kKeys * (dim / kCacheBlock); ++block) {
+    F32 scales[kVectors], mins[kVectors];
+    Words fifth[2] = {};
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      scales[v] = load_f16(words + v * kLanes);
+      if constexpr (Units::kHasMin) mins[v] = load_f16(words + kKeys + v * kLanes);
+    }
+    if constexpr (Units::kHasFifth) {
+      load_all(words + Units::kFifthWord * kKeys, fifth[0]);
+      load_all(words + (Units::kFifthWord + 1) * kKeys, fifth[1]);
+    }
+    for (int u = 0; u < Units::kUnits; ++u, units += kKeys) {
+#pragma GCC unroll 2
+      for (int part = 0; part < Units::kPerUnit; ++part) {
+        float* const out = to + (u + part * Units::kUnits) * kKeys;
+        F32 values[kVectors];
+        Units::load(units, part, fifth[part], values);
+        if constexpr (Units::kHasFifth) fifth[part] >>= 1;
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) {
+          values[v] = values[v] * scales[v];
+          if constexpr (Units::kHasMin) values[v] = values[v] + mins[v];
+          store(out + v * kLanes, values[v]);
         }
       }
-      to += kCacheBlock * kKeys;
     }
+    words += Units::kWords * kKeys;
+    to += kCacheBlock * kKeys;
   }
 }
 
 /// V of one cell of a head: dim floats.
 template <class Units>
 static void quantised_value_to_floats(const std::byte* head, int cell, int dim, float* to) {
+  constexpr int kVectors = kUnitsAtOnce / kLanes;
+  constexpr Words kBits = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const auto* units =
       reinterpret_cast<const std::uint8_t*>(head) + static_cast<std::ptrdiff_t>(cell) * dim / Units::kPerUnit;
-  const std::uint16_t* scales =
-      scales_of<Units>(head, dim) + static_cast<std::ptrdiff_t>(cell) * dim / kCacheBlock;
-  for (int block = 0; block < dim / kCacheBlock; ++block, units += Units::kUnits, to += kCacheBlock) {
+  const std::uint16_t* words =
+      words_of<Units>(head, dim) + static_cast<std::ptrdiff_t>(cell) * (dim / kCacheBlock) * Units::kWords;
+  const auto spread = [](std::uint16_t half) {
     std::uint16_t same[kLanes];
-    for (std::uint16_t& scale : same) scale = scales[block];
-    const F32 scale = load_f16(same);
-    for (int part = 0; part < Units::kPerUnit; ++part) {
-      for (int u = 0; u < Units::kUnits; u += kLanes)
-        store(to + part * Units::kUnits + u, Units::load(units + u, part) * scale);
+    for (std::uint16_t& one : same) one = half;
+    return load_f16(same);
+  };
+  for (int block = 0; block < dim / kCacheBlock; ++block, units += Units::kUnits, to += kCacheBlock) {
+    const F32 scale = spread(words[0]);
+    F32 min = zero();
+    if constexpr (Units::kHasMin) min = spread(words[1]);
+#pragma GCC unroll 2
+    for (int half = 0; half < kCacheBlock / kUnitsAtOnce; ++half) {
+      Words fifth = {};
+      if constexpr (Units::kHasFifth) fifth = (Words{} + words[Units::kFifthWord + half]) >> kBits;
+      const int part = Units::kPerUnit == 2 ? half : 0;
+      F32 values[kVectors];
+      Units::load(units + (Units::kPerUnit == 2 ? 0 : half * kUnitsAtOnce), part, fifth, values);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        values[v] = values[v] * scale;
+        if constexpr (Units::kHasMin) values[v] = values[v] + min;
+        store(to + half * kUnitsAtOnce + v * kLanes, values[v]);
+      }
     }
+    words += Units::kWords;
   }
 }
 

@@ -10,40 +10,40 @@
 namespace weft::cpu {
 namespace {
 
-/// One cell in its page, piece by piece in canonical order: blocks of a scale and its units; floats are one
-/// block without a scale.
+/// One cell in its page, piece by piece in canonical order: blocks of words and then units; floats are one
+/// block without words.
 class CellPieces {
  public:
   CellPieces(const CacheShape& shape, CacheRole role, std::int64_t cell)
       : unit_bytes_(cache_unit_bytes(shape.dtype)),
         n_units_(cache_units(shape.dtype, shape.head_dim)),
-        n_scales_(cache_scales(shape.dtype, shape.head_dim)),
+        n_words_(cache_words(shape.dtype, shape.head_dim)),
+        words_of_block_(to_size(cache_block_words(shape.dtype))),
         head_bytes_(cache_page_bytes(shape.dtype, 1, shape.head_dim)),
         page_(to_size(cell / kPageCells) * to_size(shape.n_heads) * head_bytes_),
         units_(cache_places(role, is_paired_cache(shape.dtype), cell, static_cast<std::ptrdiff_t>(n_units_))),
-        scales_(cache_places(role, false, cell, static_cast<std::ptrdiff_t>(n_scales_))) {}
+        words_(cache_places(role, false, cell, static_cast<std::ptrdiff_t>(n_words_))) {}
 
-  std::size_t n_blocks() const { return n_scales_ > 0 ? n_scales_ : 1; }  ///< Of one head
+  std::size_t n_blocks() const { return n_words_ > 0 ? n_words_ / words_of_block_ : 1; }  ///< Of one head
   std::size_t block_bytes() const {
-    return (n_scales_ > 0 ? kCacheScaleBytes : 0) + n_units_ / n_blocks() * unit_bytes_;
+    return words_of_block_ * kCacheWordBytes + n_units_ / n_blocks() * unit_bytes_;
   }
 
   std::size_t n_units() const { return n_units_; }
-  std::size_t n_scales() const { return n_scales_; }
+  std::size_t n_words() const { return n_words_; }
   /// Offsets in the cache.
   std::size_t unit(int head, std::size_t i) const { return first(head) + place(units_, i) * unit_bytes_; }
-  std::size_t scale(int head, std::size_t i) const {
-    return first(head) + kPageCells * n_units_ * unit_bytes_ + place(scales_, i) * kCacheScaleBytes;
+  std::size_t word(int head, std::size_t i) const {
+    return first(head) + kPageCells * n_units_ * unit_bytes_ + place(words_, i) * kCacheWordBytes;
   }
 
   /// Calls copy(offset in the cache, offset in the canonical block, bytes).
   template <typename Copy>
   void for_each(int head, std::size_t block, Copy copy) const {
     std::size_t at = 0;
-    if (n_scales_ > 0) {
-      copy(scale(head, block), at, kCacheScaleBytes);
-      at += kCacheScaleBytes;
-    }
+    for (std::size_t w = block * words_of_block_; w < (block + 1) * words_of_block_;
+         ++w, at += kCacheWordBytes)
+      copy(word(head, w), at, kCacheWordBytes);
     const std::size_t per_block = n_units_ / n_blocks();
     for (std::size_t u = block * per_block; u < (block + 1) * per_block; ++u, at += unit_bytes_)
       copy(unit(head, u), at, unit_bytes_);
@@ -55,8 +55,8 @@ class CellPieces {
     return to_size(place_of(places, static_cast<std::ptrdiff_t>(i)));
   }
 
-  std::size_t unit_bytes_, n_units_, n_scales_, head_bytes_, page_;
-  Places units_, scales_;
+  std::size_t unit_bytes_, n_units_, n_words_, words_of_block_, head_bytes_, page_;
+  Places units_, words_;
 };
 
 /// Calls f(head, block) for all blocks of a cell, in canonical order.
@@ -165,9 +165,9 @@ void copy_cell(const CacheShape& shape, CacheRole role, std::int64_t from, std::
       default:
         copy_units(std::integral_constant<std::size_t, 4>{});
     }
-    for (std::size_t b = 0; b < source.n_scales(); ++b)
-      copy(target.scale(head, b), source.scale(head, b),
-           std::integral_constant<std::size_t, kCacheScaleBytes>{});
+    for (std::size_t w = 0; w < source.n_words(); ++w)
+      copy(target.word(head, w), source.word(head, w),
+           std::integral_constant<std::size_t, kCacheWordBytes>{});
   }
 }
 
