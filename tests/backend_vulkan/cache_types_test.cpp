@@ -15,7 +15,8 @@ TEST_P(VulkanCacheTypes, AreNearTheCpuInAnyPiecesAndShifted) {
   const std::vector<Token> tokens = test::read_tokens(dir / "tokens.json"), few = {9, 4, 7, 200, 1};
   const auto on_cpu = Model::load(dir / "model.gguf", {.placement = {.devices = {"cpu"}}});
   const auto on_vulkan = test::load_on_vulkan(dir / "model.gguf");
-  for (const CacheType type : {CacheType::kQ8_0, CacheType::kQ4_0}) {
+  for (const CacheType type : {CacheType::kQ8_0, CacheType::kQ4_0, CacheType::kQ4_1, CacheType::kQ5_0,
+                               CacheType::kQ5_1, CacheType::kIQ4_NL}) {
     const auto logits = [&](const std::shared_ptr<const Model>& model, std::size_t piece) {
       Context context(model, {.n_ctx = 256, .k_type = type, .v_type = type});
       std::vector<float> result = test::all_logits(context, tokens, piece);
@@ -30,8 +31,8 @@ TEST_P(VulkanCacheTypes, AreNearTheCpuInAnyPiecesAndShifted) {
     const std::vector<float> found = logits(on_vulkan, tokens.size());
     // Codes at the middle between two fall to either side: a few steps of the cache's own error.
     const double difference = test::nmse(found, logits(on_cpu, tokens.size()));
-    RecordProperty(type == CacheType::kQ8_0 ? "nmse_q8_0" : "nmse_q4_0", testing::PrintToString(difference));
-    EXPECT_LE(difference, 1e-3);
+    RecordProperty("nmse_" + std::to_string(static_cast<int>(type)), testing::PrintToString(difference));
+    EXPECT_LE(difference, type == CacheType::kIQ4_NL ? 1e-2 : 1e-3);
     EXPECT_TRUE(logits(on_vulkan, 7) == found);
   }
 }

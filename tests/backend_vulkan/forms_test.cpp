@@ -87,7 +87,7 @@ TEST(VulkanForms, NarrowLoadsReadTheSameBitsOfCaches) {
   const std::vector<Token> tokens = test::read_tokens(dir / "tokens.json");
   const auto narrow = test::load_on_vulkan(dir / "model.gguf");
   const auto wide = test::load_on_vulkan(dir / "model.gguf", "vulkan0", {.used = without_narrow(kAll)});
-  for (const CacheType type : {CacheType::kF16, CacheType::kBF16, CacheType::kQ8_0, CacheType::kQ4_0}) {
+  for (const CacheType type : {CacheType::kF16, CacheType::kBF16, CacheType::kQ8_0, CacheType::kQ5_1}) {
     const auto logits = [&](const std::shared_ptr<const Model>& model) {
       Context context(model, {.n_ctx = 128, .k_type = type, .v_type = type});
       std::vector<float> result = test::all_logits(context, tokens, 16);

@@ -31,8 +31,8 @@ constexpr std::int64_t kMaxBroughtWords = 1 << 18;
 template <typename T, typename... Ops>
 inline constexpr bool kIsOneOf = (std::is_same_v<T, Ops> || ...);
 template <typename T>
-inline constexpr bool kAlways =
-    kIsOneOf<T, ops::Norm, ops::TopK, ops::Best, ops::LogSumExp, ops::ExpertWeights, ops::SumExperts>;
+inline constexpr bool kAlways = kIsOneOf<T, ops::Norm, ops::Hadamard, ops::TopK, ops::Best, ops::LogSumExp,
+                                         ops::ExpertWeights, ops::SumExperts>;
 
 class Builder {
  public:
@@ -101,6 +101,14 @@ class Builder {
                          {word(group), word(op.eps), weight != kNoValue, bias != kNoValue});
     launch.groups = groups_for(1, 1);
     if (codes) builder_.make_codes(node, launch, 4);
+  }
+
+  void launch(const ops::Hadamard& op, const Node& node) {
+    const ValueId x = node.inputs[0];
+    Dim blocks = shape(x).row_dim();
+    blocks = blocks * (shape(x).columns() / op.block);
+    add(Shader::kHadamard, {word(std::int64_t{op.block})}, blocks, {x, node.output}, {}).groups =
+        groups_for(1, 1);
   }
 
   /// The launches from `first` on, of a node in another's tail, sit a step of one row out.

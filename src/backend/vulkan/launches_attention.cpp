@@ -27,7 +27,10 @@ bool can_cache(const ValueInfo& cache) {
   const Shape& s = cache.shape;
   const std::int64_t head_dim = s[2].constant(), n = s[1].constant() * head_dim;
   if (is_float(cache.dtype)) return row_bytes(cache.dtype, n) % 4 == 0;
-  return (cache.dtype == DType::kQ8_0 || cache.dtype == DType::kQ4_0) && head_dim % 32 == 0 && n % kPair == 0;
+  constexpr DType kQuantised[] = {DType::kQ8_0, DType::kQ4_0, DType::kQ4_1,
+                                  DType::kQ5_0, DType::kQ5_1, DType::kIQ4_NL};
+  return std::ranges::find(kQuantised, cache.dtype) != std::end(kQuantised) && head_dim % 32 == 0 &&
+         n % kPair == 0;
 }
 
 /// Whether few rows of attention are merged in a phase of their own: where there are several pages.
@@ -63,8 +66,8 @@ class AttentionLaunches {
     const std::uint32_t threads = turns ? heads * head_dim / unit : bytes / 4;
     const ValueId table = turns ? builder_.frequencies(op.rope, in.factors) : kNoValue;
     Launch& launch = builder_.add(
-        Shader::kMoveCells, {builder_.type(cache), turns, unit}, builder_.shape(in.from)[0],
-        {cache, in.from, in.to, in.deltas, table},
+        Shader::kMoveCells, {builder_.type(cache), turns, unit, word(std::int64_t{op.hadamard})},
+        builder_.shape(in.from)[0], {cache, in.from, in.to, in.deltas, table},
         {head_dim, heads, bytes, turns ? word(std::int64_t{op.rope.n_rot}) : 0u, op.rope.neox, bytes / 4});
     launch.must_run = true;
     launch.groups = [threads](const StepSizes&) -> Groups { return {groups_of(threads, 64), 1, 1}; };
@@ -200,7 +203,7 @@ std::optional<bool> can_launch_attention(const Graph& graph, const Node& node) {
     if (!can_cache(cache)) return false;
     if (op->role != CacheRole::kKeys || op->rope.n_rot == 0) return true;
     const std::int64_t head_dim = cache.shape[2].constant();
-    if (is_float(cache.dtype)) return op->rope.n_rot % 4 == 0 && head_dim % 4 == 0;
+    if (is_float(cache.dtype)) return op->hadamard == 0 && op->rope.n_rot % 4 == 0 && head_dim % 4 == 0;
     return turned_unit(cache.dtype, word(head_dim)) <= kMaxTurnedUnit;
   }
   if (get_op<ops::Attention>(node) == nullptr) return std::nullopt;

@@ -25,6 +25,7 @@ enum class Shader : std::uint8_t {
   kElementwise,
   kExperts,
   kGetRows,
+  kHadamard,
   kLogSumExp,
   kMatmul,
   kMatmulCodes,
@@ -49,7 +50,7 @@ enum class Shader : std::uint8_t {
   kTranspose,
   kUnfold,
 };
-inline constexpr int kNumShaders = 31;
+inline constexpr int kNumShaders = 32;
 const char* name(Shader shader);
 
 /// A launch's parameters for its shader at recording time; as in shaders/common.glsl. Within the 128 bytes

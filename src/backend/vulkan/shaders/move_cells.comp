@@ -8,12 +8,27 @@
 #include "unpack.glsl"
 #include "pack.glsl"
 #include "turns.glsl"
+#include "hadamard.glsl"
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kType = 0;
 layout(constant_id = 1) const uint kTurns = 0;
 layout(constant_id = 2) const uint kUnit = 64;  // Elements of a thread, of a quantised cache.
+layout(constant_id = 3) const uint kHadamard = 0;  // The block of the keys' rotation; 0: none.
 
 vec2 load_two(uint64_t row, uint i) { return vec2(float_at(kType, row, i), float_at(kType, row, i + 1u)); }
+
+// To or from Hadamard rotations of keys, if the cache has these.
+void rotate(inout float x[kUnit]) {
+  for (uint width = 1; width < kHadamard; width *= 2u)
+    for (uint i = 0; i < kUnit / 2u; ++i) {
+      const uvec2 at = hadamard_pair(i, width);
+      const float a = x[at.x], b = x[at.y];
+      x[at.x] = a + b;
+      x[at.y] = a - b;
+    }
+  if (kHadamard > 0u)
+    for (uint i = 0; i < kUnit; ++i) x[i] *= hadamard_scale(kHadamard);
+}
 
 void move_blocks(uint unit) {
   const uint head_dim = param(0), n_rot = param(3), half_rot = n_rot / 2u;
@@ -31,6 +46,7 @@ void move_blocks(uint unit) {
     }
     float x[kUnit];
     for (uint i = 0; i < kUnit; ++i) x[i] = cached_at(kType, source, i);
+    rotate(x);
     for (uint head = 0; head < kUnit; head += head_dim)
       for (uint u = 0; u < half_rot; ++u) {
         const uint a = head + (neox ? u : 2u * u), b = neox ? a + half_rot : a + 1u;
@@ -38,6 +54,7 @@ void move_blocks(uint unit) {
         x[a] = t.x;
         x[b] = t.y;
       }
+    rotate(x);
     for (uint first = 0; first < kUnit; first += kPair) {
       float pair[kPair];
       for (uint i = 0; i < kPair; ++i) pair[i] = x[first + i];

@@ -28,29 +28,64 @@ void store_two(uint type, uint64_t row, uint i, vec2 v) {
   }
 }
 
-// A block of Q8_0 or Q4_0 does not have a whole number of words; two blocks do.
+// Blocks of some types do not have a whole number of words; two blocks do.
 const uint kPair = 64;  // Elements.
-uint pair_bytes(uint type) { return type == kQ8_0 ? 68u : 36u; }
-// Codes and scales as in tensor/codec_small_blocks.cpp.
+uint pair_bytes(uint type) { return 2u * small_block_bytes(type); }
+uint nearest_iq4(float value) {
+  uint best = 0;
+  for (uint c = 1; c < 16u; ++c)
+    if (abs(value - float(kIQ4Values[c])) < abs(value - float(kIQ4Values[best]))) best = c;
+  return best;
+}
+// The scale with which codes that are nearest with another scale leave the least error.
+float refitted_iq4(float x[kPair], uint first, float scale) {
+  float products = 0.0, squares = 0.0;
+  for (uint i = 0; i < 32u; ++i) {
+    const float v = float(kIQ4Values[nearest_iq4(x[first + i] / scale)]);
+    products = fma(v, x[first + i], products);
+    squares = fma(v, v, squares);
+  }
+  return products / squares;
+}
+// Codes and scales as in tensor/codec_small_blocks.cpp; the scale of IQ4_NL is searched less thoroughly.
 void store_pair(uint type, uint64_t at, float x[kPair]) {
   uint words[17];
   for (uint i = 0; i < 17u; ++i) words[i] = 0u;
+  const bool has_min = type == kQ4_1 || type == kQ5_1, has_fifth = type == kQ5_0 || type == kQ5_1;
+  const uint top = has_fifth ? 31u : 15u;
   for (uint b = 0; b < 2u; ++b) {
-    float farthest = x[b * 32u];
-    for (uint i = 1; i < 32u; ++i)
-      if (abs(x[b * 32u + i]) > abs(farthest)) farthest = x[b * 32u + i];
-    const float scale = type == kQ8_0 ? abs(farthest) / 127.0 : farthest / -8.0;
+    float farthest = x[b * 32u], least = farthest, greatest = farthest;
+    for (uint i = 1; i < 32u; ++i) {
+      const float v = x[b * 32u + i];
+      if (abs(v) > abs(farthest)) farthest = v;
+      least = min(least, v);
+      greatest = max(greatest, v);
+    }
+    const uint block = b * small_block_bytes(type), codes = block + small_block_bytes(type) - 16u;
+    const float half_range = float(top + 1u) / 2.0;
+    float scale = type == kQ8_0     ? abs(farthest) / 127.0
+                  : type == kIQ4_NL ? farthest / -127.0
+                  : has_min         ? (greatest - least) / float(top)
+                                    : farthest / -half_range;
+    if (type == kIQ4_NL && scale != 0.0) scale = refitted_iq4(x, b * 32u, scale);
     const float to_code = scale != 0.0 ? 1.0 / scale : 0.0;
-    const uint block = b * pair_bytes(type) / 2u;
     words[block / 4u] |= f32_to_f16_bits(scale) << block % 4u * 8u;
+    if (has_min) words[block / 4u] |= f32_to_f16_bits(least) << 16;
     for (uint i = 0; i < 32u; ++i) {
-      const float code = x[b * 32u + i] * to_code;
+      const float v = x[b * 32u + i];
       if (type == kQ8_0) {
+        const float code = v * to_code;
         const uint to = block + 2u + i;
         words[to / 4u] |= (uint(int(sign(code) * floor(abs(code) + 0.5))) & 255u) << to % 4u * 8u;
-      } else {
-        const uint to = block + 2u + i % 16u;
-        words[to / 4u] |= min(uint(code + 8.5), 15u) << to % 4u * 8u + i / 16u * 4u;
+        continue;
+      }
+      const uint code = type == kIQ4_NL ? nearest_iq4(v * to_code)
+                        : min(uint(has_min ? (v - least) * to_code + 0.5 : v * to_code + (half_range + 0.5)), top);
+      const uint to = codes + i % 16u;
+      words[to / 4u] |= (code & 15u) << to % 4u * 8u + i / 16u * 4u;
+      if (has_fifth) {
+        const uint high = block + (has_min ? 4u : 2u) + i / 8u;
+        words[high / 4u] |= (code >> 4) << high % 4u * 8u + i % 8u;
       }
     }
   }

@@ -16,13 +16,22 @@ float float_at(uint type, uint64_t row, uint i) {
   return type == kF16 ? unpackHalf2x16(bits).x : uintBitsToFloat(bits << 16);
 }
 
-// One element of a row of a cache: of floats, Q8_0 or Q4_0.
+// Bytes of a block of 32 elements of the quantised types of caches.
+uint small_block_bytes(uint type) {
+  return type == kQ8_0 ? 34u : type == kQ4_1 ? 20u : type == kQ5_0 ? 22u : type == kQ5_1 ? 24u : 18u;
+}
+// One element of a row of a cache: of floats, or of a quantised type with such blocks.
 float cached_at(uint type, uint64_t row, uint i) {
   if (type <= kBF16) return float_at(type, row, i);
   const uint j = i % 32u;
-  const uint64_t block = row + i / 32u * (type == kQ8_0 ? 34u : 18u);
-  if (type == kQ8_0) return f16_at(block) * float(int(byte_at(block + 2u + j)) << 24 >> 24);
-  return f16_at(block) * (float(byte_at(block + 2u + j % 16u) >> j / 16u * 4u & 15u) - 8.0);
+  const uint64_t block = row + i / 32u * small_block_bytes(type);
+  const float scale = f16_at(block);
+  if (type == kQ8_0) return scale * float(int(byte_at(block + 2u + j)) << 24 >> 24);
+  uint c = byte_at(block + small_block_bytes(type) - 16u + j % 16u) >> j / 16u * 4u & 15u;
+  if (type == kIQ4_NL) return scale * float(kIQ4Values[c]);
+  if (type == kQ5_0 || type == kQ5_1) c |= (byte_at(block + (type == kQ5_1 ? 4u : 2u) + j / 8u) >> j % 8u & 1u) << 4;
+  if (type == kQ4_1 || type == kQ5_1) return scale * float(c) + f16_at(block + 2u);
+  return scale * (float(c) - (type == kQ4_0 ? 8.0 : 16.0));
 }
 
 vec4 signed_bytes(uint word) {
