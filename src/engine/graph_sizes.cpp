@@ -24,7 +24,8 @@ model::GraphSizes graph_sizes(const ContextParams& params, DType k_type, DType v
           .max_positions = params.n_ctx,
           .row_shares = row_shares,
           .k_type = k_type,
-          .v_type = v_type};
+          .v_type = v_type,
+          .rotate_cache = params.rotate_cache};
 }
 
 model::GraphSizes encoder_sizes(int n_tokens, const std::vector<double>& row_shares) {

@@ -193,6 +193,9 @@ void place_weights(engine::ModelImpl& impl, Destination to, const ModelParams& p
   const PlacementReport& report = placed.report;
   if (to.placement.n_ctx == 0 && report.n_ctx < report.n_ctx_full) impl.info.n_ctx_fit = report.n_ctx;
   if (params.placed) params.placed(report);
+  impl.result_names.clear();
+  for (const Node& node : placed.graph.graph.nodes())
+    impl.result_names.push_back(placed.graph.graph.value(node.output).name);
   load_weights(impl, placed.graph, params);
   impl.weights_mapped = true;
   for (const auto& device : impl.devices.devices)

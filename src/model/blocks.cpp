@@ -220,6 +220,7 @@ ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Atte
   const AttentionParams& a = *b.hparams().attention;
   const ModelGraph& m = b.model();
   const HeadSizes sizes = sizes_of(a, in.n_heads, in.n_kv_heads, in.k_dim, in.v_dim);
+  const ValueId q = b.rotated(CacheRole::kKeys, in.q, sizes.k_dim, layer_name(layer, "q_rotated"));
   ValueId k_cache, v_cache;
   if (in.k == kNoValue) {
     k_cache = b.stored(CacheRole::kKeys, in.kv_layer);
@@ -241,7 +242,7 @@ ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Atte
   const NodeTag own = b.entered();
   if (in.k == kNoValue) b.enter(own.part, in.kv_layer);
   const ValueId out = b.add(op,
-                            {.q = in.q,
+                            {.q = q,
                              .k = k_cache,
                              .v = v_cache,
                              .positions = m.positions,
@@ -254,7 +255,7 @@ ValueId attend_to_caches(Builder& b, int layer, const CellInputs& at, const Atte
                              .head_terms = in.head_terms},
                             layer_name(layer, "attention"));
   b.enter(own.part, own.layer);
-  return out;
+  return b.rotated(CacheRole::kValues, out, sizes.v_dim, layer_name(layer, "attention_rotated_back"));
 }
 
 ValueId attend_to_source(Builder& b, int layer, const Projections& of) {
@@ -264,18 +265,21 @@ ValueId attend_to_source(Builder& b, int layer, const Projections& of) {
   ops::Attention op;
   op.n_heads = a.n_heads;
   op.scale = scale_of(a, a.k_head_dim);
-  return b.add(op,
-               {.q = of.q,
-                .k = b.store_source(CacheRole::kKeys, layer, of.k, a.n_kv_heads, a.k_head_dim),
-                .v = b.store_source(CacheRole::kValues, layer, of.v, a.n_kv_heads, a.v_head_dim),
-                .positions = m.positions,
-                .sequences = m.sequences,
-                .extents = source.extents,
-                .counts = source.extent_counts,
-                .ends = source.ends,
-                .hidden_first = source.hidden_first,
-                .hidden = source.hidden},
-               layer_name(layer, "attention_to_source"));
+  const std::string name = layer_name(layer, "attention_to_source");
+  const ValueId out =
+      b.add(op,
+            {.q = b.rotated(CacheRole::kKeys, of.q, a.k_head_dim, layer_name(layer, "source_q_rotated")),
+             .k = b.store_source(CacheRole::kKeys, layer, of.k, a.n_kv_heads, a.k_head_dim),
+             .v = b.store_source(CacheRole::kValues, layer, of.v, a.n_kv_heads, a.v_head_dim),
+             .positions = m.positions,
+             .sequences = m.sequences,
+             .extents = source.extents,
+             .counts = source.extent_counts,
+             .ends = source.ends,
+             .hidden_first = source.hidden_first,
+             .hidden = source.hidden},
+            name);
+  return b.rotated(CacheRole::kValues, out, a.v_head_dim, name + "_rotated_back");
 }
 
 ValueId attention(Builder& b, int layer, ValueId x, const AttentionBlock& block, ValueId& residual) {

@@ -377,7 +377,7 @@ ValueId Builder::cache(CacheRole role, int layer, const CellInputs& at, std::int
   const ValueId state =
       model_.graph.add_state(name, keys ? sizes_.k_type : sizes_.v_type, {sizes_.n_cells, n_heads, head_dim});
   model_.states.push_back(state);
-  return add(ops::MoveCells{role, rope},
+  return add(ops::MoveCells{role, rope, rotated_block(role, head_dim)},
              {.cache = state,
               .from = at.move_from,
               .to = at.move_to,
@@ -393,8 +393,20 @@ ValueId Builder::stored(CacheRole role, int layer) const {
   return value;
 }
 
+int Builder::rotated_block(CacheRole role, std::int64_t head_dim) const {
+  const DType type = role == CacheRole::kKeys ? sizes_.k_type : sizes_.v_type;
+  if (!sizes_.rotate_cache || info(type).kind != DTypeKind::kQuantised) return 0;
+  return static_cast<int>(std::min<std::int64_t>(head_dim & -head_dim, ops::Hadamard::kMaxBlock));
+}
+
+ValueId Builder::rotated(CacheRole role, ValueId x, std::int64_t head_dim, const std::string& name) {
+  const int block = rotated_block(role, head_dim);
+  return block < 2 ? x : add(ops::Hadamard{block}, {x}, name);
+}
+
 ValueId Builder::store(CacheRole role, int layer, const CellInputs& at, ValueId cache, ValueId rows) {
   const std::string name = layer_name(layer, role == CacheRole::kKeys ? "k" : "v");
+  rows = rotated(role, rows, model_.graph.value(cache).shape[2].constant(), name + "_rotated");
   const ValueId stored = add(ops::StoreCache{role}, {cache, rows, at.cells}, name + "_stored");
   return add(ops::MoveCells{role, {.n_rot = 0}}, {.cache = stored, .from = at.fork_from, .to = at.fork_to},
              name + "_forked");
@@ -408,6 +420,7 @@ ValueId Builder::store_source(CacheRole role, int layer, ValueId rows, std::int6
   const ValueId state =
       model_.graph.add_state(name, keys ? sizes_.k_type : sizes_.v_type, {n_cells, n_heads, head_dim});
   model_.source_states.push_back(state);
+  rows = rotated(role, rows, head_dim, name + ".rotated");
   return add(ops::StoreCache{role}, {state, rows, model_.source.cells}, name + ".stored");
 }
 

@@ -36,6 +36,7 @@ struct GraphSizes {
   std::vector<double> row_shares;
   DType k_type = DType::kF32;
   DType v_type = DType::kF32;
+  bool rotate_cache = false;  ///< Quantised caches have rotated rows (Builder::rotated).
 };
 
 /// A weight of the graph. It is rows [row_begin, row_begin + n_rows) of a tensor of the file (elements of a
@@ -226,6 +227,12 @@ class Builder {
   /// The running states of a recurrent layer, {n_slots, rows, columns}; `name` distinguishes them in a layer.
   ValueId running_state(const std::string& name, int layer, std::int64_t rows, std::int64_t columns);
 
+  /// x, rows of heads of `head_dim` elements, as caches of this role keep such rows. With
+  /// GraphSizes::rotate_cache, quantised caches keep Hadamard rotations of heads, in blocks of the largest
+  /// power of two that divides head_dim. The caches of all layers and of sources do so. Queries are rotated
+  /// like keys, after RoPE, and outputs of attention are rotated back by the same call, as for values.
+  ValueId rotated(CacheRole role, ValueId x, std::int64_t head_dim, const std::string& name);
+
   /// The cache once the step's rows are stored in it, and copied for sequences that part in the step.
   ValueId store(CacheRole role, int layer, const CellInputs& at, ValueId cache, ValueId rows);
   /// The result of store() for an earlier layer.
@@ -251,6 +258,8 @@ class Builder {
   ModelGraph finish(ValueId result);
 
  private:
+  /// Columns that a rotation of heads combines; 0: caches of this role are not rotated.
+  int rotated_block(CacheRole role, std::int64_t head_dim) const;
   void add_text_inputs();
   void add_decoder_inputs();
   void add_source_inputs();

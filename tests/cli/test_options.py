@@ -129,7 +129,11 @@ MODEL = ADAPTERS | DEVICES | {
     "isa": Refused(["--isa", "x"]),
     "pre": Effect(["--pre", "nosuch"], among=("-m", BPE)),
 }
-CACHE_TYPES = {"cache-type-k": Effect(["-ctk", "q4_0"]), "cache-type-v": Effect(["-ctv", "q4_0"])}
+CACHE_TYPES = {
+    "cache-type-k": Effect(["-ctk", "q4_0"]),
+    "cache-type-v": Effect(["-ctv", "q4_0"]),
+    "cache-rotation": Effect(["--no-cache-rotation"], among=("-ctk", "q4_0")),
+}
 REPEATED = ("--logit-bias", "300+20")  # The text repeats a token.
 SAMPLING = {
     "seed": Effect(["--seed", "2"]),

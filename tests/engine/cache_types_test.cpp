@@ -1,4 +1,4 @@
-// The types that K and V can be kept in: how near they come to F32, and that nothing else changes with them.
+// The types of cached keys and values: how near they come to F32, and that nothing else changes with them.
 #include "engine/test_support.h"
 
 namespace weft {
@@ -7,7 +7,8 @@ namespace {
 using test::all_logits;
 
 std::string name_of(CacheType type) {
-  constexpr const char* kNames[] = {"auto", "f32", "f16", "bf16", "q8_0", "q4_0"};
+  constexpr const char* kNames[] = {"auto", "f32",  "f16",  "bf16", "q8_0",
+                                    "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"};
   return kNames[static_cast<int>(type)];
 }
 
@@ -66,10 +67,65 @@ TEST_P(CacheTypes, AShiftThereAndBackStaysNear) {
   EXPECT_LE(test::nmse(rest, std::span(expected).subspan(at)), 4 * GetParam().second + 1e-9);
 }
 
+TEST_P(CacheTypes, AShiftedSequenceGoesOnAsIfComputedThere) {
+  const std::size_t at = 40 * static_cast<std::size_t>(model->info().n_vocab);
+  for (const bool rotate : {true, false}) {
+    params.rotate_cache = rotate;
+    Context context(model, params);
+    const std::vector<float> expected = all_logits(context, tokens, 16);  // RoPE is relative.
+    context.cache().remove(0, 40);
+    ASSERT_TRUE(context.cache().shift(0, 0, -1, 137));
+    const std::vector<float> rest = all_logits(context, std::span(tokens).subspan(40), 3);
+    EXPECT_LE(test::nmse(rest, std::span(expected).subspan(at)), 2 * GetParam().second + 1e-9) << rotate;
+  }
+}
+
+TEST_P(CacheTypes, StatesFitCachesWithTheSameRotation) {
+  Context context(model, params);
+  const std::vector<float> expected = all_logits(context, tokens, 16);
+  context.cache().remove(0, 40);
+  const std::vector<std::byte> state = context.save(0);
+  Context same(model, params);
+  ASSERT_TRUE(same.restore(state, 0));
+  const std::vector<float> rest = all_logits(same, std::span(tokens).subspan(40), 3);
+  EXPECT_TRUE(
+      std::equal(rest.begin(), rest.end(), expected.begin() + std::ptrdiff_t{40} * model->info().n_vocab));
+  params.rotate_cache = false;
+  Context plain(model, params);
+  if (context.params().k_type < CacheType::kQ8_0) {
+    EXPECT_TRUE(plain.restore(state, 0));  // Never rotated.
+  } else {
+    EXPECT_THROW((void)plain.restore(state, 0), Error);
+  }
+}
+
+TEST(RotatedCaches, HaveLessErrorForKeysWithOutliers) {
+  // Of the golden models this one has the keys of a trained model's kind: biases that stand out.
+  const auto dir = test::golden_dir() / "qwen2";
+  const auto model = Model::load(dir / "model.gguf");
+  const std::vector<Token> tokens = test::read_tokens(dir / "tokens.json");
+  const auto logits = [&](CacheType type, bool rotate) {
+    Context context(model, {.n_ctx = 256, .k_type = type, .v_type = type, .rotate_cache = rotate});
+    return all_logits(context, tokens, 16);
+  };
+  const std::vector<float> exact = logits(CacheType::kF32, true);
+  EXPECT_TRUE(logits(CacheType::kF32, false) == exact);
+  EXPECT_TRUE(logits(CacheType::kF16, false) == logits(CacheType::kF16, true));
+  for (const CacheType type : {CacheType::kQ8_0, CacheType::kQ4_0, CacheType::kQ4_1, CacheType::kQ5_0,
+                               CacheType::kQ5_1, CacheType::kIQ4_NL}) {
+    const double rotated = test::nmse(logits(type, true), exact),
+                 plain = test::nmse(logits(type, false), exact);
+    RecordProperty(name_of(type), testing::PrintToString(std::pair(rotated, plain)));
+    EXPECT_LT(rotated, plain) << name_of(type);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, CacheTypes,
                          testing::Values(std::pair{CacheType::kF32, 0.0}, std::pair{CacheType::kF16, 1e-6},
                                          std::pair{CacheType::kBF16, 1e-4}, std::pair{CacheType::kQ8_0, 4e-4},
-                                         std::pair{CacheType::kQ4_0, 1e-1}),
+                                         std::pair{CacheType::kQ4_0, 1e-1}, std::pair{CacheType::kQ4_1, 1e-1},
+                                         std::pair{CacheType::kQ5_0, 3e-2}, std::pair{CacheType::kQ5_1, 3e-2},
+                                         std::pair{CacheType::kIQ4_NL, 1e-1}),
                          [](const auto& tested) { return name_of(tested.param.first); });
 
 }  // namespace

@@ -320,12 +320,12 @@ TEST(Parameters, OfContextsActOrAreRefused) {
                   static_cast<int>(context.column_sums().size()),
                   static_cast<int>(context.plan_stats().steps));
   };
-  const P start = {.n_ctx = 128, .n_threads = 1, .k_type = CacheType::kF32, .v_type = CacheType::kF32};
+  const P start = {.n_ctx = 128, .n_threads = 1, .k_type = CacheType::kF32, .v_type = CacheType::kQ8_0};
   walk({both(&P::n_ctx, 64, -1), both(&P::n_sequences, 2, 0), both(&P::n_ubatch, 8, 0),
         refused(&P::n_source, -1), both(&P::n_outputs, 4, -1), refused(&P::n_threads, -1),
-        both(&P::n_best, 3, -2), both(&P::k_type, CacheType::kQ8_0, static_cast<CacheType>(9)),
-        both(&P::v_type, CacheType::kQ8_0, static_cast<CacheType>(9)), refused(&P::window_rewind, -2),
-        acts(&P::sum_columns, true), refused(&P::adapters, {{0, 1.0f}})},
+        both(&P::n_best, 3, -2), both(&P::k_type, CacheType::kQ8_0, static_cast<CacheType>(10)),
+        both(&P::v_type, CacheType::kF32, static_cast<CacheType>(10)), acts(&P::rotate_cache, false),
+        refused(&P::window_rewind, -2), acts(&P::sum_columns, true), refused(&P::adapters, {{0, 1.0f}})},
        start, result);
   // Those that only some models have a use for.
   const auto rewound = [](int n) {

@@ -226,6 +226,7 @@ CONTEXT = {
     "n_best": lambda load: best(load, 2) == 2 and raises(weft.InvalidArgumentError, "best", best, load, 0),
     "k_type": lambda load: not np.array_equal(logits(load, k_type="f32"), logits(load, k_type="q8_0")),
     "v_type": lambda load: not np.array_equal(logits(load, v_type="f32"), logits(load, v_type="q8_0")),
+    "rotate_cache": lambda load: not np.array_equal(*(logits(load, k_type="q4_0", rotate_cache=on) for on in (True, False))),
     "window_rewind": lambda load: [can_cut(load, n) for n in (-1, 0)] == [True, False],
     "use_adapters": lambda load, adapter: not np.array_equal(*(logits(load, [adapter], use_adapters=uses) for uses in ([], [(0, 2.0)]))),
 }  # fmt: skip

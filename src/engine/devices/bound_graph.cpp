@@ -1,7 +1,9 @@
 #include "engine/devices/bound_graph.h"
 
+#include <string_view>
+#include <unordered_map>
+
 #include "backend/host_tensor.h"
-#include "base/check.h"
 #include "engine/model_impl.h"
 #include "exec/splits.h"
 #include "weft/error.h"
@@ -10,14 +12,18 @@ namespace weft::engine {
 
 BoundGraph::BoundGraph(const ModelImpl& model, const Graph& graph)
     : model_(model),
-      device_of_node_(model.device_of),
       device_of_(graph.values().size(), -1),
       bindings_(model.devices.devices.size(), Bindings(graph.values().size(), nullptr)),
       home_(graph.values().size(), nullptr) {
-  // A context's graph may have additional nodes after the model's, for the best tokens and for sums of
-  // columns. Each is placed where its input is made, if that device can compute it.
-  for (std::size_t n = device_of_node_.size(); n < graph.nodes().size(); ++n) {
-    const Node& node = graph.nodes()[n];
+  std::unordered_map<std::string_view, int> placed;
+  for (std::size_t n = 0; n < model.device_of.size(); ++n) placed[model.result_names[n]] = model.device_of[n];
+  // A context's graph may have additional nodes: for rotated caches, the best tokens and sums of columns.
+  // Each is placed where its input is made, if that device can compute it.
+  for (const Node& node : graph.nodes()) {
+    if (const auto found = placed.find(graph.value(node.output).name); found != placed.end()) {
+      device_of_node_.push_back(found->second);
+      continue;
+    }
     NodeId maker = kNoNode;
     for (const ValueId input : node.inputs)
       if (const NodeId producer = graph.value(input).producer; producer != kNoNode) maker = producer;
@@ -25,7 +31,6 @@ BoundGraph::BoundGraph(const ModelImpl& model, const Graph& graph)
     const bool can = model.devices.devices[index(device)]->supports(graph, node);
     device_of_node_.push_back(can ? device : model.devices.host);
   }
-  WEFT_CHECK(device_of_node_.size() == graph.nodes().size());
   const std::vector<bool> live = live_nodes(graph);
   for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
     if (!live[n]) continue;

@@ -18,8 +18,9 @@ namespace {
 
 /// A hash of how a cache's keys are rotated. States fit if it is equal.
 std::uint64_t hash_of_turning(const Graph& graph, const Node& moves) {
-  const ops::Rope& rope = get_op<ops::MoveCells>(moves)->rope;
+  const auto& [role, rope, hadamard] = *get_op<ops::MoveCells>(moves);
   base::Hasher hash;
+  if (hadamard != 0) hash.add_value(hadamard);
   for (const int value : {rope.head_dim, rope.n_rot, rope.neox ? 1 : 0, rope.n_ctx_orig})
     hash.add_value(value);
   for (const float value :
@@ -29,6 +30,13 @@ std::uint64_t hash_of_turning(const Graph& graph, const Node& moves) {
   if (const ValueId factors = named_inputs<ops::MoveCells>(moves).factors; factors != kNoValue)
     hash.add(std::as_bytes(std::span(graph.value(factors).name)));
   return hash.result().low;
+}
+
+/// The block of the Hadamard rotation that the rows of sources have; 0: none.
+std::uint64_t rotation_of(const Graph& graph, ValueId rows) {
+  const NodeId maker = graph.value(rows).producer;
+  const auto* const hadamard = maker == kNoNode ? nullptr : get_op<ops::Hadamard>(graph.node(maker));
+  return hadamard == nullptr ? 0 : static_cast<std::uint64_t>(hadamard->block);
 }
 
 }  // namespace
@@ -80,7 +88,8 @@ States::States(const Model& model, const model::ModelGraph& graph, const BoundGr
                .role = stores->role,
                .of_sources = true,
                .n_heads = static_cast<std::int32_t>(value.shape[1].constant()),
-               .head_dim = static_cast<std::int32_t>(value.shape[2].constant())},
+               .head_dim = static_cast<std::int32_t>(value.shape[2].constant()),
+               .turning = rotation_of(graph.graph, node.inputs[1])},
               nullptr);
   }
 }
