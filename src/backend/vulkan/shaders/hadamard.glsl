@@ -1,5 +1,5 @@
-// The products with Hadamard matrices: passes of widths 1, 2, 4 ... replace the elements of each pair by their sum and
-// their difference; then all are scaled.
+// Products with Hadamard matrices. Passes of widths 1, 2, 4 ... replace the elements of each pair by their sum and their
+// difference. Then all elements are scaled.
 uvec2 hadamard_pair(uint i, uint width) {
   const uint first = i / width * 2u * width + i % width;
   return uvec2(first, first + width);
