@@ -175,6 +175,10 @@ server::ServedModelParams served_params(const ServeOptions& options, const Model
   params.service.batcher.max_step_ms = options.step_ms;
   params.service.batcher.limits.n_waiting = options.max_queue;
   bound_snapshots(params.service.batcher, options.snapshots);
+  params.service.batcher.tiers.ram_bytes = options.cache_ram_mib < 0 ? CacheTiers::kAutomatic
+                                                                     : std::int64_t{options.cache_ram_mib} << 20;
+  params.service.batcher.tiers.disk = options.cache_disk;
+  params.service.batcher.tiers.disk_bytes = std::int64_t{options.cache_disk_gib} << 30;
   return params;
 }
 
@@ -291,6 +295,9 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
     };
     const std::shared_ptr<Model> model = Model::load(spec.path, params_now(progress, false));
     server::ServedModelParams served = served_params(*options, spec, *own);
+    served.service.batcher.tiers.on_note = [&log, name = spec.name](const std::string& note) {
+      log.write(LogLevel::kWarning, fmt::format("model '{}': {}", name, note));
+    };
     if (trace != nullptr)
       served.on_step = [trace, name = spec.name](const StepRecord& record) { trace->step(name, record); };
     for (const std::string& what : model->notes())

@@ -46,6 +46,9 @@ struct ServeOptions {
   int models_max = 0;
   int idle_s = -1;
   int n_stored = static_cast<int>(server::StoreLimits{}.n_responses);
+  int cache_ram_mib = -1;
+  std::string cache_disk;
+  int cache_disk_gib = 32;
   bool cors = false;
   std::vector<std::string> allowed_hosts;
   std::string api_prefix;

@@ -29,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include "weft/cache_tiers.h"
 #include "weft/context.h"
 #include "weft/embedded_part.h"
 #include "weft/error.h"
@@ -265,6 +266,8 @@ struct BatcherParams {
   int n_snapshots = 32;
   /// The most bytes of running states and windows of all snapshots (KvCache::snapshot_bytes). 0: none.
   std::int64_t snapshot_bytes = std::int64_t{2} << 30;
+  /// With reuse_prefixes: host memory and files for evicted prefixes. Results do not depend on them.
+  CacheTiers tiers = {};
   Speculation speculation = Speculation::kNone;
   int n_draft = 8;           ///< The most drafted tokens of a completion per step, 0 to 64.
   int n_draft_branches = 4;  ///< The most branches of a draft tree, 1 to 64. Each takes a free sequence.
@@ -305,6 +308,8 @@ struct BatcherStats {
   int cells_peak = 0;            ///< The most cells in use so far, including finished sequences.
   double host_seconds = 0.0;     ///< Time of steps outside Context::decode.
   double decode_seconds = 0.0;
+
+  CacheTierStats tiers = {};
 
   LatencyHistogram queue = {};        ///< From submit until a completion was first admitted.
   LatencyHistogram first_token = {};  ///< From submit to the first token.

@@ -95,6 +95,15 @@ void add_model(Families& families, const std::string& model, const BatcherStats&
                      {{"reason", reason}});
   count("prompt_tokens_total", "Tokens of prompts, computed.", s.n_prompt_tokens);
   count("prefix_cache_hits_total", "Tokens of prompts, found in the cache.", s.n_cached_tokens);
+  count("tier_stored_tokens_total", "Tokens copied from the cache to its tiers.", s.tiers.n_stored_tokens);
+  for (const auto& [tier, n] :
+       {std::pair("ram", s.tiers.n_ram_tokens), std::pair("disk", s.tiers.n_disk_tokens)})
+    families.counter("tier_restored_tokens_total", "Tokens restored from a tier.", model,
+                     static_cast<double>(n), {{"tier", tier}});
+  for (const auto& [tier, n] : {std::pair("ram", s.tiers.ram_bytes), std::pair("disk", s.tiers.disk_bytes)})
+    families.gauge("tier_bytes", "Bytes of a tier in use.", model, static_cast<double>(n), {{"tier", tier}});
+  count("tier_failures_total", "Files of the tiers that were damaged, or could not be read or written.",
+        s.tiers.n_failures);
   count("recomputed_tokens_total", "Tokens computed again after a preemption or a failure.",
         s.n_recomputed_tokens);
   count("generation_tokens_total", "Tokens generated.", s.n_generated_tokens);

@@ -63,11 +63,11 @@ bool remove_abandoned(const fs::path& temporary) {
   return removed;
 }
 
-AtomicFile::AtomicFile(const fs::path& path) : path_(follow_links(path)) {
+AtomicFile::AtomicFile(const fs::path& path, unsigned new_mode) : path_(follow_links(path)) {
   struct stat old{};
   const bool replaces = ::stat(path_.c_str(), &old) == 0;
   if (replaces && !S_ISREG(old.st_mode)) refuse(path, "it is not a regular file; name another path");
-  const mode_t mode = replaces ? old.st_mode & 0777 : 0666;
+  const mode_t mode = replaces ? old.st_mode & 0777 : new_mode;
   if (!open_without_name(mode)) open_with_name(mode);
   if (replaces) ::fchmod(fd_, mode);  // The process's mask is for new files.
 }

@@ -113,9 +113,10 @@ class Sequences {
   /// cell once, at most `max_moves`. Returns the number of pages freed.
   int defragment(int max_moves);
 
-  /// What these sequences hold; `cells` gets where each of its cells lies. Cells that several of them share
-  /// are in it once.
-  Snapshot snapshot(std::span<const SeqId> seqs, std::vector<std::int32_t>& cells) const;
+  /// What these sequences hold at positions [begin, end); `cells` gets where each of its cells lies. Cells
+  /// that several of them share are in it once.
+  Snapshot snapshot(std::span<const SeqId> seqs, std::vector<std::int32_t>& cells, Pos begin = 0,
+                    Pos end = kEndOfPositions) const;
   /// Each sequence of the snapshot replaces its contents. `cells` gets the current place of each cell of the
   /// snapshot. The caller must write its K and V, after the moves. The sequences are not intact until the
   /// caller marks them. Tokens keep their lanes, and sequences that shared cells share them. The sequences'

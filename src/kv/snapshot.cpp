@@ -37,13 +37,18 @@ bool Snapshot::well_formed() const {
   return used == pages && std::find(pages.begin(), pages.end(), 0u) == pages.end();
 }
 
-Snapshot Sequences::snapshot(std::span<const SeqId> seqs, std::vector<std::int32_t>& cells) const {
+Snapshot Sequences::snapshot(std::span<const SeqId> seqs, std::vector<std::int32_t>& cells, Pos begin,
+                             Pos end) const {
   Snapshot result;
   std::vector<std::int32_t> pages;             // The cache's page, by page of the snapshot ...
   std::map<std::int32_t, std::int32_t> known;  // ... and the other way round.
   for (const SeqId seq : seqs) {
     Snapshot::Text& text = result.texts.emplace_back(Snapshot::Text{seq, {}});
     for (Extent e : extents(seq)) {
+      for_each_lane(e.mask, [&](int lane) {
+        if (e.position(lane) < begin || e.position(lane) >= end) e.mask &= ~bit(lane);
+      });
+      if (e.mask == 0) continue;
       const auto [entry, is_new] = known.emplace(e.page, static_cast<std::int32_t>(pages.size()));
       if (is_new) {
         pages.push_back(e.page);

@@ -58,6 +58,7 @@ void Admission::wait_again(const StreamPtr& stream) noexcept {
 bool Admission::admit(std::vector<StreamPtr>& running) {
   for (const StreamPtr& stream : running) stream->reset_stops();
   concerned_ = nullptr;
+  any_restoring_ = false;
   bool any_failed = false;
   int n_seen = 0, n_for_prefix = 0;
   std::vector<Stream*> passed;
@@ -69,7 +70,7 @@ bool Admission::admit(std::vector<StreamPtr>& running) {
       ++entry;
       continue;
     }
-    const PrefixCache::Match match = cache_.look_up(*stream);
+    PrefixCache::Match match = cache_.look_up(*stream);
     if (should_wait(*stream, match.n, running)) {
       if (++n_for_prefix == kMaxWaitingForPrefix) break;
       ++entry;
@@ -77,6 +78,12 @@ bool Admission::admit(std::vector<StreamPtr>& running) {
     }
     ++n_seen;
     concerned_ = stream;
+    if (cache_.restores_more(*stream)) {
+      any_restoring_ = true;
+      ++entry;
+      continue;
+    }
+    match = cache_.look_up(*stream);
     // A stream that would run alone is always admitted: it fits, or its own steps make room.
     if (!cache_.make_room(n_needed(*stream, match, running), match, running, n_cached) && !running.empty()) {
       if (stream->schedule.n_passed() >= kMaxPassed) break;

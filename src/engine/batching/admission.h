@@ -57,6 +57,8 @@ class Admission {
   /// share that prefix. A stream that cannot be prepared fails; returns true if there was one, which the
   /// caller must remove.
   bool admit(std::vector<StreamPtr>& running);
+  /// Whether admit() has left a stream in the queue whose prefix is being restored.
+  bool any_restoring() const { return any_restoring_; }
   /// The stream that admit() was handling when it threw.
   const StreamPtr& concerned() const { return concerned_; }
 
@@ -72,6 +74,7 @@ class Admission {
   Queue waiting_;
   std::int64_t n_tokens_ = 0;
   StreamPtr concerned_;
+  bool any_restoring_ = false;
   std::vector<Queue::node_type> entries_;  // Queue nodes of running streams, reused by wait_again().
 };
 

@@ -155,10 +155,23 @@ bool Batcher::Impl::can_go_on() const {
 bool Batcher::Impl::step() {
   if (outbox.delivering()) engine::refuse("step() was called from on_output; let it return first");
   if (open.any_deadlines()) live.expire(Clock::now());
+  cache.begin_step();
   if (!stepper.recovery().suspended() && can_go_on()) stepper.step();
   const bool told = !outbox.empty();
   deliver();
-  return told || can_go_on();
+  store_idle();
+  return told || can_go_on() || cache.wants_store();
+}
+
+void Batcher::Impl::store_idle() {
+  if (stepper.recovery().suspended() || !cache.wants_store()) return;
+  try {
+    stepper.between_steps([&] {
+      cache.store_idle();
+      if (cache.wants_store() && !can_go_on()) cache.wait_for_files();
+    });
+  } catch (const std::exception&) {  // The next steps compute what was damaged.
+  }
 }
 
 void Batcher::Impl::renew(const std::function<void()>& make) {
@@ -195,6 +208,7 @@ BatcherStats Batcher::Impl::stats() const {
   s.sequences_cached = cache.n_idle();
   s.snapshots_cached = cache.n_snapshots();
   s.sequences_free = cache.n_free();
+  s.tiers = cache.tier_stats();
   return s;
 }
 

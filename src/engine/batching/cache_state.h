@@ -3,9 +3,11 @@
 // PrefixCache changes it when it changes the sequence, and Flights when a batch starts or ends.
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "engine/tiers/prefix_tiers.h"
 #include "weft/types.h"
 
 namespace weft::engine {
@@ -58,6 +60,20 @@ class CacheState {
   const std::vector<std::byte>& saved() const { return saved_; }
   void set_saved(std::vector<std::byte> saved) { saved_ = std::move(saved); }
 
+  // --- Tiers
+
+  /// What the tiers have of its prompt. Until set_restored().
+  RestorePlan& plan() {
+    if (plan_ == nullptr) plan_ = std::make_unique<RestorePlan>();
+    return *plan_;
+  }
+  /// Nothing more is restored for it.
+  bool restored() const { return restored_; }
+  void set_restored() {
+    restored_ = true;
+    plan_.reset();
+  }
+
   // --- Batches in flight
 
   /// Its items in a batch that has started and that was not read yet.
@@ -82,6 +98,8 @@ class CacheState {
   bool shifted_ = false;
   bool lacks_source_ = false;
   bool had_source_ = false;
+  bool restored_ = false;
+  std::unique_ptr<RestorePlan> plan_;
   std::vector<std::byte> saved_;
 };
 

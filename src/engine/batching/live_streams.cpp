@@ -53,7 +53,12 @@ void LiveStreams::admit(std::int64_t step) {
     const bool any_failed = queue_.admit(running_);
     note_admissions(n_before, step, now);
     if (any_failed) drop_done_waiting();
-    if (running_.empty() || std::any_of(running_.begin(), running_.end(), goes_on)) return;
+    if (std::any_of(running_.begin(), running_.end(), goes_on)) return;
+    if (queue_.any_restoring()) {  // Nothing else is to be computed.
+      cache_.wait_for_files();
+      return;
+    }
+    if (running_.empty()) return;
     // All running streams are paused. A waiting one may need their room.
     if (!queue_.any_of(goes_on) || !preempt_youngest(nullptr)) return;
   }

@@ -38,12 +38,20 @@ PrefixCache::PrefixCache(Context& context, Drafter* drafter, const BatcherParams
       max_snapshots_(max_snapshots(context, params)),
       counters_(counters),
       index_(context.params().n_sequences),
+      is_stored_(to_size(context.params().n_sequences), false),
       is_snapshot_(to_size(context.params().n_sequences), false) {
+  const CacheTiers& tiers = params.tiers;
+  if (reuse_prefixes_ && (tiers.ram_bytes != 0 || !tiers.disk.empty()) && !context.model().info().reads_source)
+    tiers_ = std::make_unique<PrefixTiers>(context, tiers);
   reset();
   idle_.reserve(free_.size());
 }
 
 PrefixCache::~PrefixCache() {
+  try {
+    if (tiers_ != nullptr && tiers_->has_files()) store_all();
+  } catch (const std::exception&) {  // A device has failed: these sequences are lost.
+  }
   try {
     context_.cache().clear();
   } catch (const Error&) {  // The context was moved from.
@@ -268,6 +276,7 @@ void PrefixCache::leave_snapshot(const Stream& stream) {
   if (drafter_ != nullptr) drafter_->copy(stream.cached.seq(), seq, n);
   index_.append(seq, first(stream.text(), n), stream.origin());
   is_snapshot(seq) = true;
+  is_stored_[to_size(seq)] = false;
   idle_.push_back(seq);
   ++counters_.n_snapshots;
   broken_ = false;
@@ -277,6 +286,7 @@ void PrefixCache::retire(Stream& stream) {
   const SeqId seq = stream.cached.seq();
   const bool needless = cuts_anywhere_ ? index_.covered(seq) : index_.doubled(seq);
   if (!shares(stream) || needless || !index_.knows(seq)) return release(stream);  // Not known: it is empty.
+  is_stored_[to_size(seq)] = false;
   idle_.push_back(stream.cached.give_up_sequence());
 }
 
@@ -289,6 +299,7 @@ template <typename F>
 bool PrefixCache::evict_first(F fits) {
   const auto victim = std::find_if(idle_.begin(), idle_.end(), fits);
   if (victim == idle_.end()) return false;
+  store(*victim);
   empty(*victim);
   idle_.erase(victim);
   ++counters_.n_evicted;
@@ -434,6 +445,7 @@ bool PrefixCache::restore(std::span<const std::byte> state, std::span<const Toke
     index_.append(seq, text, origin);
   }
   is_snapshot(seq) = false;
+  is_stored_[to_size(seq)] = false;
   if (!restored) {
     free_.push_back(seq);
   } else if (cuts_anywhere_ ? index_.covered(seq) : index_.doubled(seq)) {

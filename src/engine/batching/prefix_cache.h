@@ -24,6 +24,7 @@
 #include "engine/batching/prefix_index.h"
 #include "engine/batching/speculation.h"
 #include "engine/batching/stream.h"
+#include "engine/tiers/prefix_tiers.h"
 
 namespace weft::engine {
 
@@ -120,6 +121,25 @@ class PrefixCache {
   /// Returns their number.
   int forget_idle(std::span<const Token> prompt);
 
+  // --- Tiers (prefix_restore.cpp)
+
+  /// A step begins: it may copy some bytes from and to the tiers.
+  void begin_step() {
+    if (tiers_ != nullptr) tiers_->begin_step();
+  }
+  /// Restores stored blocks of a waiting stream's prompt as an idle sequence. True while more of them are to
+  /// come: the stream waits for them.
+  bool restores_more(Stream& stream);
+  /// Waits a moment for files.
+  void wait_for_files() {
+    if (tiers_ != nullptr) tiers_->wait();
+  }
+  /// Whether store_idle() has something to copy: with files always, else if the cache fills up.
+  bool wants_store() const;
+  /// Copies idle sequences to the tiers, as far as this step may.
+  void store_idle();
+  CacheTierStats tier_stats() const { return tiers_ != nullptr ? tiers_->stats() : CacheTierStats(); }
+
   // --- Statistics
 
   int n_idle() const { return static_cast<int>(idle_.size()); }
@@ -136,6 +156,13 @@ class PrefixCache {
  private:
   /// The longest cached prefix of this origin; at least a holder of its source, if there is one.
   Match find(std::span<const Token> text, const TextOrigin& origin) const;
+  /// Restores a piece of `text`, whose cached prefix is `match`. False if there is no room.
+  bool restore_piece(const StoredPiece& piece, const BlockStore::Taken& taken, std::span<const Token> text,
+                     const TextOrigin& origin, const Match& match);
+  /// Copies a sequence to the tiers, as far as this step may.
+  void store(SeqId seq);
+  /// Copies all idle sequences to the files.
+  void store_all();
   /// Counts a stream's source: encoded for it, or shared.
   void count_source(Stream& stream, bool was_read);
   /// Empties and frees a sequence.
@@ -174,6 +201,8 @@ class PrefixCache {
   std::vector<SeqId> free_;
   std::vector<SeqId> idle_;  // Least recently used first.
   bool broken_ = false;
+  std::unique_ptr<PrefixTiers> tiers_;  // Null: none.
+  std::vector<bool> is_stored_;         // By idle sequence: the tiers have all that they take of it.
   std::vector<bool> is_snapshot_;  // By sequence: a snapshot stays idle when a stream begins with it.
 };
 

@@ -181,11 +181,12 @@ void Context::Impl::prepare_save(std::optional<SeqId> seq) {
   for (const auto& memory : cache.memories()) memory->evict();  // Unneeded rows are not saved.
 }
 
-std::vector<std::byte> Context::Impl::save(std::optional<SeqId> seq) {
+std::vector<std::byte> Context::Impl::save(std::optional<SeqId> seq, Pos begin, Pos end) {
   prepare_save(seq);
   std::vector<std::byte> bytes;
-  states.save(seq,
-              [&](std::span<const std::byte> part) { bytes.insert(bytes.end(), part.begin(), part.end()); });
+  states.save(
+      seq, [&](std::span<const std::byte> part) { bytes.insert(bytes.end(), part.begin(), part.end()); },
+      begin, end);
   return bytes;
 }
 

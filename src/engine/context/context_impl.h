@@ -42,7 +42,7 @@ struct Context::Impl {
   // --- States (context.cpp)
 
   void prepare_save(std::optional<SeqId> seq);
-  std::vector<std::byte> save(std::optional<SeqId> seq);
+  std::vector<std::byte> save(std::optional<SeqId> seq, Pos begin = 0, Pos end = kv::kEndOfPositions);
   void save_file(const std::filesystem::path& path, std::optional<SeqId> seq);
   bool restore(std::span<const std::byte> bytes, std::optional<SeqId> seq);
   bool restore_file(const std::filesystem::path& path, std::optional<SeqId> seq);

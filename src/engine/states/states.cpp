@@ -149,7 +149,7 @@ std::uint64_t States::max_bytes() const {
 }
 
 void States::save(std::optional<SeqId> seq,
-                  const std::function<void(std::span<const std::byte>)>& sink) const {
+                  const std::function<void(std::span<const std::byte>)>& sink, Pos begin, Pos end) const {
   std::vector<SeqId> seqs;
   if (seq) {
     seqs.push_back(*seq);
@@ -158,7 +158,7 @@ void States::save(std::optional<SeqId> seq,
       if (!cache_.sequences().extents(s).empty() || cache_.sources().size(s) > 0) seqs.push_back(s);
   }
   std::vector<std::int32_t> cells;
-  kv::Snapshot snapshot = cache_.sequences().snapshot(seqs, cells);
+  kv::Snapshot snapshot = cache_.sequences().snapshot(seqs, cells, begin, end);
   State state{.whole = !seq, .snapshot = std::move(snapshot)};
   state.kept = state.snapshot.pages;
   for (const SeqId s : seqs) {

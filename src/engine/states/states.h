@@ -19,8 +19,11 @@ class States {
  public:
   States(const Model& model, const model::ModelGraph& graph, const BoundGraph& bound, KvCache::Impl& cache);
 
-  /// Saves one sequence, or all non-empty ones. The cells' moves must be executed first.
-  void save(std::optional<SeqId> seq, const std::function<void(std::span<const std::byte>)>& sink) const;
+  /// Saves one sequence, or all non-empty ones. The cells' moves must be executed first. [begin, end) is for
+  /// models whose sequences can be cut anywhere: other positions are left out.
+  void save(std::optional<SeqId> seq, const std::function<void(std::span<const std::byte>)>& sink,
+            Pos begin = 0, Pos end = kv::kEndOfPositions) const;
+  const StateOwner& owner() const { return owner_; }
 
   /// Restores a state: as that sequence, or as all sequences of a context in place of the current ones.
   /// Throws Error (see read_state) and changes nothing then. False if the cache has no room; nothing has

@@ -1,0 +1,126 @@
+// The tiers below the cache: which sequences are stored, and how stored blocks become cached sequences.
+#include <algorithm>
+#include <utility>
+
+#include "base/to_size.h"
+#include "engine/batching/prefix_cache.h"
+
+namespace weft::engine {
+
+bool PrefixCache::restores_more(Stream& stream) {
+  if (tiers_ == nullptr || !shares(stream) || !stream.reuses_prefix()) return false;
+  CacheState& cached = stream.cached;
+  if (cached.restored()) return false;
+  RestorePlan& plan = cached.plan();
+  const std::span<const Token> text = stream.tokens().first(stream.tokens().size() - 1);
+  if (!tiers_->make(plan, text, stream.origin())) return true;
+  while (true) {
+    const Match match = look_up(stream);
+    if (PrefixTiers::reach(plan) <= match.n + kWorthRestoring) break;
+    if (!tiers_->may_copy()) return true;
+    const auto piece = std::ranges::find_if(
+        plan.pieces, [&](const StoredPiece& one) { return one.begin + one.n_common > match.n; });
+    if (piece->begin > match.n) break;
+    const BlockStore::Taken taken = tiers_->take(plan, *piece);
+    if (taken.where == BlockStore::Taken::State::kComing) return true;
+    if (taken.where == BlockStore::Taken::State::kGone) {
+      plan.pieces.erase(piece, plan.pieces.end());
+      continue;
+    }
+    if (!restore_piece(*piece, taken, text, stream.origin(), match)) break;
+  }
+  cached.set_restored();
+  return false;
+}
+
+bool PrefixCache::restore_piece(const StoredPiece& piece, const BlockStore::Taken& taken,
+                                std::span<const Token> text, const TextOrigin& origin, const Match& match) {
+  const auto take_one = [&](SeqId except) { return !free_.empty() || evict(except); };
+  const int end = piece.begin + piece.n_common;
+  if (!take_one(match.holder)) return false;
+  SeqId seq = free_.back();  // Receives the block.
+  const bool extends = piece.begin > 0;
+  broken_ = true;
+  free_.pop_back();
+  const auto give_back = [&](SeqId one) {
+    context_.cache().remove(one);
+    free_.push_back(one);
+  };
+  SeqId to = seq;  // Becomes the cached prefix.
+  bool done = false;
+  try {
+    while (!(done = context_.restore(*taken.state, seq)) && evict(match.holder)) {
+    }
+    if (done && extends) {
+      // The blocks before this one are in a sequence of their own already, or in part of another one.
+      const bool is_own = is_idle(match.holder) && index_.size(match.holder) == piece.begin;
+      if (is_own) {
+        to = match.holder;
+      } else if (take_one(match.holder)) {
+        to = take_free();
+        done = context_.cache().copy(match.holder, to, 0, piece.begin);
+      } else {
+        done = false;
+      }
+      done = done && to != seq && context_.cache().copy(seq, to, piece.begin, end);
+      if (!done && to != seq && !is_own) give_back(to);
+      give_back(seq);
+      if (done && is_own) std::erase(idle_, to);
+    } else if (done) {
+      if (context_.cache().next_pos(seq) > end && context_.cache().can_cut(seq, end))
+        context_.cache().remove(seq, end);
+      done = context_.cache().next_pos(seq) == end;
+      if (!done) give_back(seq);
+    } else {
+      give_back(seq);
+    }
+  } catch (const Error& error) {
+    give_back(seq);
+    broken_ = false;
+    if (error.code() != ErrorCode::kInvalidFile && error.code() != ErrorCode::kInvalidArgument &&
+        error.code() != ErrorCode::kUnsupported)
+      throw;
+    tiers_->drop_damaged(piece, error.what());
+    return false;
+  }
+  if (done) {
+    is_snapshot(to) = false;
+    const int n_before = index_.size(to);
+    index_.append(to, text.subspan(to_size(n_before), to_size(end - n_before)), origin);
+    idle_.push_back(to);
+    tiers_->count_restored(taken, piece.n_common);
+  }
+  broken_ = false;
+  return done;
+}
+
+void PrefixCache::store(SeqId seq) {
+  if (tiers_ == nullptr || is_stored_[to_size(seq)]) return;
+  const std::vector<Token> tokens = index_.text(seq, index_.size(seq));
+  is_stored_[to_size(seq)] =
+      tiers_->store(seq, tokens, index_.origin(seq)) == PrefixTiers::Stored::kAll;
+}
+
+bool PrefixCache::wants_store() const {
+  if (tiers_ == nullptr) return false;
+  const bool is_short_of_room = context_.cache().cells_used() * 2 > context_.cache().cells_total();
+  return (tiers_->has_files() || is_short_of_room) &&
+         std::ranges::any_of(idle_, [&](SeqId seq) { return !is_stored_[to_size(seq)]; });
+}
+
+void PrefixCache::store_idle() {
+  for (const SeqId seq : idle_) {
+    store(seq);
+    if (!is_stored_[to_size(seq)]) return;
+  }
+}
+
+void PrefixCache::store_all() {
+  while (wants_store()) {
+    tiers_->begin_step();
+    store_idle();
+    if (wants_store()) tiers_->wait();
+  }
+}
+
+}  // namespace weft::engine

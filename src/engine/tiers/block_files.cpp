@@ -1,0 +1,264 @@
+#include "engine/tiers/block_files.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "base/atomic_file.h"
+#include "base/folder.h"
+#include "base/open_file.h"
+#include "base/to_size.h"
+#include "weft/error.h"
+
+namespace weft::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kExtension = ".weftkv";
+constexpr std::string_view kTemporary = ".weftkv.tmp-";  // Of base/atomic_file.h.
+constexpr std::size_t kHexDigits = 32;
+constexpr std::uint64_t kMaxSymbols = std::uint64_t{1} << 24;
+/// The fraction of the disk that writing leaves free.
+constexpr double kFree = 0.05;
+constexpr std::uint32_t kVersion = 1;
+constexpr std::size_t kEndBytes = sizeof(base::Hash128);  // The hash at the end of a state.
+
+struct Header {
+  std::array<char, 8> magic = {'w', 'e', 'f', 't', 'b', 'l', 'c', 'k'};
+  std::uint32_t version = kVersion;
+  std::uint32_t n_symbols = 0;
+  base::Hash128 owner;
+  base::Hash128 parent;
+  std::uint64_t n_state = 0;
+  base::Hash128 state_end;  ///< The last bytes of the state, its hash.
+  std::uint64_t hash = 0;   ///< Of the header before it, and the symbols.
+};
+static_assert(sizeof(Header) == 80 && std::has_unique_object_representations_v<Header>);
+
+std::string hex(const base::Hash128& hash) {
+  std::string text;
+  for (const std::uint64_t half : {hash.high, hash.low})
+    for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[half >> shift & 15];
+  return text;
+}
+
+std::optional<base::Hash128> from_hex(std::string_view text) {
+  if (text.size() != kHexDigits) return std::nullopt;
+  base::Hash128 hash;
+  for (std::size_t i = 0; i < kHexDigits; ++i) {
+    const std::size_t digit = std::string_view("0123456789abcdef").find(text[i]);
+    if (digit == std::string_view::npos) return std::nullopt;
+    std::uint64_t& half = i < kHexDigits / 2 ? hash.high : hash.low;
+    half = half << 4 | digit;
+  }
+  return hash;
+}
+
+std::uint64_t head_hash(const Header& header, std::span<const Symbol> symbols) {
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(&header, 1));
+  return base::hash64(std::as_bytes(symbols), base::hash64(bytes.first(sizeof(Header) - sizeof(header.hash))));
+}
+
+base::Hash128 end_of_state(std::span<const std::byte> state) {
+  base::Hash128 end;
+  if (state.size() >= kEndBytes) std::memcpy(&end, state.last(kEndBytes).data(), kEndBytes);
+  return end;
+}
+
+[[noreturn]] void throw_damaged(const fs::path& path, const std::string& what) {
+  throw Error(ErrorCode::kInvalidFile, path.string() + " is damaged (" + what + ") and was removed");
+}
+
+struct Head {
+  Header header;
+  Block block;
+  std::size_t n_bytes = 0;  // Of header and symbols.
+};
+
+/// Throws Error kInvalidFile for damaged files, and kNotFound or kIo.
+Head read_head(const base::OpenFile& file, const base::Hash128& owner, const base::Hash128& own,
+               std::uint64_t max_state) {
+  Head head;
+  Header& header = head.header;
+  const auto damaged = [&](const char* what) { throw_damaged(file.path(), what); };
+  if (file.read_at(0, std::as_writable_bytes(std::span(&header, 1))) < sizeof(Header)) damaged("it is cut");
+  if (header.magic != Header().magic || header.version != kVersion) damaged("it has another format");
+  if (header.n_symbols < 1 || header.n_symbols > kMaxSymbols || header.n_state > max_state)
+    damaged("its counts are too large");
+  head.n_bytes = sizeof(Header) + header.n_symbols * sizeof(Symbol);
+  if (file.size() != head.n_bytes + header.n_state) damaged("it is cut");
+  std::vector<Symbol>& symbols = head.block.symbols;
+  symbols.resize(header.n_symbols);
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(symbols));
+  if (file.read_at(sizeof(Header), bytes) < bytes.size()) damaged("it is cut");
+  head.block.parent = header.parent;
+  if (header.hash != head_hash(header, symbols)) damaged("its header has a wrong checksum");
+  if (header.owner != owner || block_hash(header.parent, symbols) != own) damaged("it has another file's name");
+  return head;
+}
+
+}  // namespace
+
+BlockFiles::BlockFiles(fs::path folder, std::uint64_t max_bytes, const base::Hash128& owner,
+                       std::uint64_t max_state)
+    : folder_(std::move(folder)), max_bytes_(max_bytes), owner_(owner), max_state_(max_state) {}
+
+fs::path BlockFiles::path_of(const base::Hash128& own) const {
+  return folder_ / (hex(owner_) + "-" + hex(own) + std::string(kExtension));
+}
+
+void BlockFiles::make_folder() {
+  std::error_code error;
+  if (fs::is_directory(folder_, error)) return;
+  fs::create_directories(folder_.parent_path(), error);  // The next call reports an error.
+  if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST)
+    throw Error(ErrorCode::kIo, "cannot create the folder " + folder_.string() + ": " + std::strerror(errno));
+}
+
+std::vector<BlockFiles::File> BlockFiles::all_files() {
+  std::vector<File> files;
+  n_bytes_ = 0;
+  for (const std::string& name : base::names_in(folder_).value_or(std::vector<std::string>())) {
+    if (name.find(kTemporary) != std::string::npos) {
+      base::remove_abandoned(folder_ / name);
+      continue;
+    }
+    if (!name.ends_with(kExtension)) continue;
+    File file{folder_ / name, {}, 0};
+    std::error_code gone;  // Another process removes files, too.
+    file.bytes = fs::file_size(file.path, gone);
+    if (!gone) file.used = fs::last_write_time(file.path, gone);
+    if (gone) continue;
+    n_bytes_ += file.bytes;
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+BlockFiles::Listing BlockFiles::list() {
+  make_folder();
+  Listing listing;
+  std::error_code error;
+  const auto time = fs::last_write_time(folder_, error);
+  if (error) throw Error(ErrorCode::kIo, "cannot read the folder " + folder_.string() + ": " + error.message());
+  // Changes within the clock's resolution of the listing have the same time, so a recent one proves nothing.
+  if (listed_at_ == time && fs::file_time_type::clock::now() - time > std::chrono::seconds(2)) return listing;
+  listed_at_ = time;
+  std::set<std::string> names;
+  const std::string prefix = hex(owner_) + "-";
+  for (const File& file : all_files()) {
+    const std::string name = file.path.filename();
+    if (!name.starts_with(prefix)) continue;
+    const auto own = from_hex(std::string_view(name).substr(prefix.size(), name.size() - prefix.size() - kExtension.size()));
+    if (!own) continue;
+    names.insert(name);
+    if (known_.contains(name)) continue;
+    try {
+      const base::OpenFile open(file.path);
+      Head head = read_head(open, owner_, *own, max_state_);
+      listing.added.push_back({*own, std::move(head.block), head.header.n_state});
+    } catch (const Error& failure) {
+      names.erase(name);
+      if (failure.code() != ErrorCode::kInvalidFile) continue;  // It is gone, or cannot be read.
+      drop(file.path);
+      listing.damaged.emplace_back(failure.what());
+    }
+  }
+  for (const std::string& name : known_)
+    if (!names.contains(name)) {
+      const auto own = from_hex(std::string_view(name).substr(prefix.size(), kHexDigits));
+      if (own) listing.removed.push_back(*own);
+    }
+  known_ = std::move(names);
+  return listing;
+}
+
+BlockFiles::Written BlockFiles::make_room(std::uint64_t n_bytes) {
+  if (n_bytes > max_bytes_) return Written::kTooLarge;
+  const auto disk_has_room = [&](std::uint64_t freed) {
+    std::error_code error;
+    const fs::space_info disk = fs::space(folder_, error);
+    if (error) return true;  // Writing shows it.
+    return static_cast<double>(disk.available) + static_cast<double>(freed) - static_cast<double>(n_bytes) >=
+           kFree * static_cast<double>(disk.capacity);
+  };
+  if (n_bytes_ + n_bytes > max_bytes_ || !disk_has_room(0)) {
+    std::vector<File> files = all_files();
+    if (!disk_has_room(n_bytes_)) return Written::kNoSpace;  // No file is removed for nothing.
+    std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.used < b.used; });
+    for (const File& file : files) {
+      if (n_bytes_ + n_bytes <= max_bytes_ && disk_has_room(0)) break;
+      drop(file.path);
+      n_bytes_ -= std::min(n_bytes_, file.bytes);
+    }
+  }
+  return disk_has_room(0) ? Written::kYes : Written::kNoSpace;
+}
+
+BlockFiles::Written BlockFiles::write(const Block& block, const base::Hash128& own,
+                                      std::span<const std::byte> state) {
+  make_folder();
+  Header header;
+  header.n_symbols = static_cast<std::uint32_t>(block.symbols.size());
+  header.owner = owner_;
+  header.parent = block.parent;
+  header.n_state = state.size();
+  header.state_end = end_of_state(state);
+  header.hash = head_hash(header, block.symbols);
+  const std::uint64_t n_bytes = sizeof(Header) + std::span(block.symbols).size_bytes() + state.size();
+  if (const Written room = make_room(n_bytes); room != Written::kYes) return room;
+  const fs::path path = path_of(own);
+  base::AtomicFile file(path, 0600);
+  file.write(std::as_bytes(std::span(&header, 1)));
+  file.write(std::as_bytes(std::span(block.symbols)));
+  file.write(state);
+  file.commit();
+  n_bytes_ += n_bytes;
+  known_.insert(path.filename());
+  return Written::kYes;
+}
+
+std::vector<std::byte> BlockFiles::read(const Block& block, const base::Hash128& own) {
+  const fs::path path = path_of(own);
+  try {
+    const base::OpenFile file(path);
+    const Head head = read_head(file, owner_, own, max_state_);
+    if (head.block.symbols != block.symbols) throw_damaged(path, "it has other tokens");
+    std::vector<std::byte> state(to_size(head.header.n_state));
+    if (file.read_at(head.n_bytes, state) < state.size()) throw_damaged(path, "it is cut");
+    if (end_of_state(state) != head.header.state_end) throw_damaged(path, "its end is another file's");
+    touch(own);
+    return state;
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kNotFound) return {};
+    if (error.code() == ErrorCode::kInvalidFile) remove(own);
+    throw;
+  }
+}
+
+void BlockFiles::touch(const base::Hash128& own) {
+  std::error_code ignored;
+  fs::last_write_time(path_of(own), fs::file_time_type::clock::now(), ignored);
+}
+
+void BlockFiles::remove(const base::Hash128& own) {
+  const fs::path path = path_of(own);
+  std::error_code ignored;
+  const std::uint64_t bytes = fs::file_size(path, ignored);
+  if (!ignored) n_bytes_ -= std::min(n_bytes_, bytes);
+  known_.erase(path.filename());
+  drop(path);
+}
+
+void BlockFiles::drop(const fs::path& path) noexcept {
+  std::error_code ignored;
+  fs::remove(path, ignored);
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,84 @@
+#pragma once
+// Blocks as files of a folder (CacheTiers::disk).
+//
+// A file is OWNER-BLOCK.weftkv, with the hashes of its owner and its block. The owner stands for the model
+// file, the types of its caches and this format. So a folder can have blocks of several models, and files of
+// other versions are never opened; they count towards the limit and are removed when they were used least
+// recently.
+//
+//   Header, symbols, the saved state (states/format.h, which has its own checksums)
+//
+// Files appear whole or not at all (base/atomic_file.h). Other processes may add, read and remove files at
+// any time: a file that is gone is not found, never an error. What its own header contradicts is removed.
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/tiers/block.h"
+
+namespace weft::engine {
+
+/// Used by one thread.
+class BlockFiles {
+ public:
+  /// `max_bytes`: of the folder. `max_state`: of one state, beyond which a file is damaged.
+  BlockFiles(std::filesystem::path folder, std::uint64_t max_bytes, const base::Hash128& owner,
+             std::uint64_t max_state);
+
+  struct Listed {
+    base::Hash128 own;
+    Block block;
+    std::uint64_t n_bytes = 0;  ///< Of its state.
+  };
+  struct Listing {
+    std::vector<Listed> added;
+    std::vector<base::Hash128> removed;
+    std::vector<std::string> damaged;  ///< What was wrong with files that were removed.
+  };
+  /// What changed in the folder since the last call. Makes the folder the first time. Throws Error kIo if it
+  /// cannot be made or listed.
+  Listing list();
+
+  enum class Written : std::uint8_t {
+    kYes,
+    kTooLarge,  ///< The folder's limit is smaller.
+    kNoSpace,   ///< The disk is nearly full.
+  };
+  /// Writes a block's file; others of any owner are removed for it. Throws Error kIo.
+  Written write(const Block& block, const base::Hash128& own, std::span<const std::byte> state);
+  /// The state of a block, and marks its file as used. Empty if there is no such file. Throws Error
+  /// kInvalidFile for a damaged file, which is removed.
+  std::vector<std::byte> read(const Block& block, const base::Hash128& own);
+  /// Marks its file as used.
+  void touch(const base::Hash128& own);
+  void remove(const base::Hash128& own);
+
+  std::uint64_t n_bytes() const { return n_bytes_; }  ///< Of the folder, as last counted.
+
+ private:
+  struct File {
+    std::filesystem::path path;
+    std::filesystem::file_time_type used;
+    std::uint64_t bytes = 0;
+  };
+  std::filesystem::path path_of(const base::Hash128& own) const;
+  void make_folder();
+  /// All files of this format, whoever owns them. Updates n_bytes_.
+  std::vector<File> all_files();
+  Written make_room(std::uint64_t n_bytes);
+  void drop(const std::filesystem::path& path) noexcept;
+
+  const std::filesystem::path folder_;
+  const std::uint64_t max_bytes_;
+  const base::Hash128 owner_;
+  const std::uint64_t max_state_;
+  std::uint64_t n_bytes_ = 0;
+  std::set<std::string> known_;                   // Names of this owner.
+  std::optional<std::filesystem::file_time_type> listed_at_;  // The folder's time at the last listing.
+};
+
+}  // namespace weft::engine
