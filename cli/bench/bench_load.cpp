@@ -75,8 +75,7 @@ void add_load_options(CLI::App& app, LoadOptions& options) {
   CLI::Option* const serve = app.get_option("--serve");
   for (const char* name : {"--concurrency", "--rate", "--replay", "--requests", "--duration"})
     app.get_option(name)->needs(serve);
-  for (const char* name :
-       {"--prompt-generate", "--shared-prompt", "--plans", "--profile", "--trace"})
+  for (const char* name : {"--prompt-generate", "--shared-prompt", "--plans", "--profile", "--trace"})
     serve->excludes(app.get_option(name));
 }
 

@@ -196,11 +196,13 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
       "most 128k)")
       ->group("Context");
   add_snapshot_options(app, options.snapshots);
-  add_size(app, "--cache-ram", options.cache_ram_mib, {-1, kMaxCacheMib, "-1: a quarter of the free memory, at most 8192"},
+  add_size(app, "--cache-ram", options.cache_ram_mib,
+           {-1, kMaxCacheMib, "-1: a quarter of the free memory, at most 8192"},
            "MiB of host memory for prefixes that the KV cache evicts; 0: none (default -1)")
       ->group("Context");
-  app.add_option("--cache-disk", options.cache_disk,
-                 "keep prefixes in files of this folder, too; they survive a restart, and servers can share it")
+  app.add_option(
+         "--cache-disk", options.cache_disk,
+         "keep prefixes in files of this folder, too; they survive a restart, and servers can share it")
       ->type_name("DIR")
       ->group("Context");
   add_size(app, "--cache-disk-size", options.cache_disk_gib, {0, kMaxCacheGib},

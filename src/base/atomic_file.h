@@ -14,7 +14,8 @@ namespace weft::base {
 class AtomicFile {
  public:
   /// If `path` is a symbolic link, its target is replaced or created. The new file has the permissions of the
-  /// old, or else `mode` as far as the process's mask allows. Throws Error kIo if the folder cannot be written or `path` exists and is not a regular file.
+  /// old, or else `mode` as far as the process's mask allows. Throws Error kIo if the folder cannot be
+  /// written or `path` exists and is not a regular file.
   explicit AtomicFile(const std::filesystem::path& path, unsigned mode = 0666);
   ~AtomicFile();  ///< Leaves what stood at `path`, unless commit() has returned.
   AtomicFile(const AtomicFile&) = delete;

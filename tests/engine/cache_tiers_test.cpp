@@ -1,11 +1,12 @@
 // Prefixes that the cache evicts come back from host memory and from files, with the same results.
+#include "weft/cache_tiers.h"
+
 #include <sys/stat.h>
 
 #include <fstream>
 #include <random>
 
 #include "engine/batcher_testing.h"
-#include "weft/cache_tiers.h"
 
 namespace weft {
 namespace {
@@ -131,7 +132,8 @@ TEST_P(CacheTiersOf, DamagedFilesAreRemovedWithOneNote) {
     notes_.clear();
     for (const auto& [file, bytes] : good) {
       std::string bad = bytes;
-      // Sizes of every class: nothing, within the header, within the symbols, within the state, the last byte.
+      // Sizes of every class: nothing, within the header, within the symbols, within the state, the last
+      // byte.
       const std::size_t cuts[] = {0, 40, 80, 300, bytes.size() / 2, bytes.size() - 1};
       if (i < 6) {
         bad.resize(cuts[i]);

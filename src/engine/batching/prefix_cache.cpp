@@ -41,7 +41,8 @@ PrefixCache::PrefixCache(Context& context, Drafter* drafter, const BatcherParams
       is_stored_(to_size(context.params().n_sequences), false),
       is_snapshot_(to_size(context.params().n_sequences), false) {
   const CacheTiers& tiers = params.tiers;
-  if (reuse_prefixes_ && (tiers.ram_bytes != 0 || !tiers.disk.empty()) && !context.model().info().reads_source)
+  if (reuse_prefixes_ && (tiers.ram_bytes != 0 || !tiers.disk.empty()) &&
+      !context.model().info().reads_source)
     tiers_ = std::make_unique<PrefixTiers>(context, tiers);
   reset();
   idle_.reserve(free_.size());

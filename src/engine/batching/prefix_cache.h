@@ -203,7 +203,7 @@ class PrefixCache {
   bool broken_ = false;
   std::unique_ptr<PrefixTiers> tiers_;  // Null: none.
   std::vector<bool> is_stored_;         // By idle sequence: the tiers have all that they take of it.
-  std::vector<bool> is_snapshot_;  // By sequence: a snapshot stays idle when a stream begins with it.
+  std::vector<bool> is_snapshot_;       // By sequence: a snapshot stays idle when a stream begins with it.
 };
 
 }  // namespace weft::engine

@@ -97,8 +97,7 @@ bool PrefixCache::restore_piece(const StoredPiece& piece, const BlockStore::Take
 void PrefixCache::store(SeqId seq) {
   if (tiers_ == nullptr || is_stored_[to_size(seq)]) return;
   const std::vector<Token> tokens = index_.text(seq, index_.size(seq));
-  is_stored_[to_size(seq)] =
-      tiers_->store(seq, tokens, index_.origin(seq)) == PrefixTiers::Stored::kAll;
+  is_stored_[to_size(seq)] = tiers_->store(seq, tokens, index_.origin(seq)) == PrefixTiers::Stored::kAll;
 }
 
 bool PrefixCache::wants_store() const {

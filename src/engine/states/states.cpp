@@ -148,8 +148,8 @@ std::uint64_t States::max_bytes() const {
                          n_sequences * static_cast<std::uint64_t>(cache_.sources().max_size()));
 }
 
-void States::save(std::optional<SeqId> seq,
-                  const std::function<void(std::span<const std::byte>)>& sink, Pos begin, Pos end) const {
+void States::save(std::optional<SeqId> seq, const std::function<void(std::span<const std::byte>)>& sink,
+                  Pos begin, Pos end) const {
   std::vector<SeqId> seqs;
   if (seq) {
     seqs.push_back(*seq);

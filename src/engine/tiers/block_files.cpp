@@ -62,7 +62,8 @@ std::optional<base::Hash128> from_hex(std::string_view text) {
 
 std::uint64_t head_hash(const Header& header, std::span<const Symbol> symbols) {
   const std::span<const std::byte> bytes = std::as_bytes(std::span(&header, 1));
-  return base::hash64(std::as_bytes(symbols), base::hash64(bytes.first(sizeof(Header) - sizeof(header.hash))));
+  return base::hash64(std::as_bytes(symbols),
+                      base::hash64(bytes.first(sizeof(Header) - sizeof(header.hash))));
 }
 
 base::Hash128 end_of_state(std::span<const std::byte> state) {
@@ -99,7 +100,8 @@ Head read_head(const base::OpenFile& file, const base::Hash128& owner, const bas
   if (file.read_at(sizeof(Header), bytes) < bytes.size()) damaged("it is cut");
   head.block.parent = header.parent;
   if (header.hash != head_hash(header, symbols)) damaged("its header has a wrong checksum");
-  if (header.owner != owner || block_hash(header.parent, symbols) != own) damaged("it has another file's name");
+  if (header.owner != owner || block_hash(header.parent, symbols) != own)
+    damaged("it has another file's name");
   return head;
 }
 
@@ -146,7 +148,8 @@ BlockFiles::Listing BlockFiles::list() {
   Listing listing;
   std::error_code error;
   const auto time = fs::last_write_time(folder_, error);
-  if (error) throw Error(ErrorCode::kIo, "cannot read the folder " + folder_.string() + ": " + error.message());
+  if (error)
+    throw Error(ErrorCode::kIo, "cannot read the folder " + folder_.string() + ": " + error.message());
   // Changes within the clock's resolution of the listing have the same time, so a recent one proves nothing.
   if (listed_at_ == time && fs::file_time_type::clock::now() - time > std::chrono::seconds(2)) return listing;
   listed_at_ = time;
@@ -155,7 +158,8 @@ BlockFiles::Listing BlockFiles::list() {
   for (const File& file : all_files()) {
     const std::string name = file.path.filename();
     if (!name.starts_with(prefix)) continue;
-    const auto own = from_hex(std::string_view(name).substr(prefix.size(), name.size() - prefix.size() - kExtension.size()));
+    const auto own = from_hex(
+        std::string_view(name).substr(prefix.size(), name.size() - prefix.size() - kExtension.size()));
     if (!own) continue;
     names.insert(name);
     if (known_.contains(name)) continue;

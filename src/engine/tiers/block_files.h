@@ -77,7 +77,7 @@ class BlockFiles {
   const base::Hash128 owner_;
   const std::uint64_t max_state_;
   std::uint64_t n_bytes_ = 0;
-  std::set<std::string> known_;                   // Names of this owner.
+  std::set<std::string> known_;                               // Names of this owner.
   std::optional<std::filesystem::file_time_type> listed_at_;  // The folder's time at the last listing.
 };
 

@@ -50,7 +50,8 @@ std::optional<BlockIndex::Found> BlockIndex::find_whole(const base::Hash128& par
     return n;
   };
   // Upwards: blocks that continue the whole text in other ways.
-  for (auto at = blocks_.lower_bound(View{parent, text}); at != blocks_.end() && n_compared < kMaxCompared / 2; ++at)
+  for (auto at = blocks_.lower_bound(View{parent, text});
+       at != blocks_.end() && n_compared < kMaxCompared / 2; ++at)
     if (look(at) <= (best ? best->n_common : 0)) break;
   // Downwards: each block that is no prefix of the text shortens the part that a prefix can have.
   std::span<const Symbol> rest = text;

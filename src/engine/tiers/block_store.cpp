@@ -313,9 +313,10 @@ void BlockStore::do_job(const Job& job, std::unique_lock<std::mutex>& lock, Note
         const BlockFiles::Written written = files_->write(block, job.own, *state);
         is_done = written == BlockFiles::Written::kYes;
         if (!is_done)
-          notes.emplace_back("full", written == BlockFiles::Written::kTooLarge
-                                         ? "a prefix is larger than the limit of the folder; it is not written"
-                                         : "the disk is nearly full; prefixes are not written to it");
+          notes.emplace_back("full",
+                             written == BlockFiles::Written::kTooLarge
+                                 ? "a prefix is larger than the limit of the folder; it is not written"
+                                 : "the disk is nearly full; prefixes are not written to it");
       }
     } catch (const Error& error) {
       notes.emplace_back(error.code() == ErrorCode::kInvalidFile ? "damaged" : "file", error.what());

@@ -4,9 +4,9 @@
 // One pool has the states that are in memory: kept ones, ones to be written, and ones read from files. It
 // never exceeds its limit: the least recently used states are dropped before a new one is added. With files,
 // a block is written as soon as it is added.
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <chrono>
 #include <deque>
 #include <functional>
 #include <map>
@@ -119,10 +119,10 @@ class BlockStore {
   std::optional<BlockFiles> files_;  // The thread's.
 
   mutable std::mutex mutex_;
-  std::condition_variable work_;     // For the thread.
-  std::condition_variable progress_; // For the caller.
+  std::condition_variable work_;      // For the thread.
+  std::condition_variable progress_;  // For the caller.
   BlockIndex index_;
-  std::uint64_t n_bytes_ = 0;         // Of states in memory.
+  std::uint64_t n_bytes_ = 0;  // Of states in memory.
   std::uint64_t disk_bytes_ = 0;
   std::uint64_t clock_ = 0;
   std::map<std::uint64_t, base::Hash128> by_use_;  // Blocks in memory, by last_use.

@@ -96,9 +96,13 @@ PrefixTiers::Stored PrefixTiers::store(SeqId seq, std::span<const Token> tokens,
         copied(state.size());
         bytes_per_token_ = static_cast<double>(state.size()) / static_cast<double>(n);
         switch (store_.add(block, own, std::move(state), cuts_anywhere_)) {
-          case BlockStore::Added::kYes: counts_.n_stored_tokens += static_cast<std::int64_t>(n); break;
-          case BlockStore::Added::kLater: return Stored::kLater;
-          case BlockStore::Added::kNever: return Stored::kAll;
+          case BlockStore::Added::kYes:
+            counts_.n_stored_tokens += static_cast<std::int64_t>(n);
+            break;
+          case BlockStore::Added::kLater:
+            return Stored::kLater;
+          case BlockStore::Added::kNever:
+            return Stored::kAll;
         }
       } catch (const std::bad_alloc&) {
         return Stored::kAll;  // The tiers are optional.

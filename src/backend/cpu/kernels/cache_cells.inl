@@ -6,10 +6,10 @@
 #include <cstdint>
 
 #include "backend/cpu/kernels/attention_scratch.h"
-#include "backend/cpu/layout/cache_rows.h"
-#include "backend/cpu/layout/packed_layout.h"
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/kernels/pairs.inl"
+#include "backend/cpu/layout/cache_rows.h"
+#include "backend/cpu/layout/packed_layout.h"
 
 namespace weft::cpu::WEFT_CPU_ISA::attend {
 
@@ -117,7 +117,8 @@ struct QuantisedUnits {
 
   /// Elements number `part` of 16 units, without their scale. The lowest bits of `fifth` are bit 4 of codes.
   static inline __attribute__((always_inline)) void load(const std::uint8_t* units, int part,
-                                                         const Words& fifth, F32 (&to)[kUnitsAtOnce / kLanes]) {
+                                                         const Words& fifth,
+                                                         F32 (&to)[kUnitsAtOnce / kLanes]) {
     Bytes bytes;
     load_all(units, bytes);
     if constexpr (kPerUnit == 2) bytes = part == 0 ? bytes & 15 : bytes >> 4;

@@ -258,7 +258,8 @@ static void hadamard_row(const float* x, std::int64_t n, int block, float* out) 
       from = to;
       to = last;
     }
-    for_each_vector(block, [&](std::int64_t i, auto at) { store(out + begin + i, load(from + i, at) * scale, at); });
+    for_each_vector(block,
+                    [&](std::int64_t i, auto at) { store(out + begin + i, load(from + i, at) * scale, at); });
   }
 }
 

@@ -2,8 +2,8 @@
 // The layout of a cache's bytes. Pages of 64 cells, and in a page the heads one after another. A head's part
 // has first the units of all cells, then the words of all cells if the type has any. A unit is what one cell
 // has of one dim (of two dims where codes have four bits, as in a block of GGUF). A GGUF block of 32 dims has
-// words of 16 bits before its units. The first is the scale. Q4_1 and Q5_1 then have the minimum. Q5_0 and Q5_1
-// end with the fifth bits of codes: a word for dims 0 to 15, and one for dims 16 to 31.
+// words of 16 bits before its units. The first is the scale. Q4_1 and Q5_1 then have the minimum. Q5_0 and
+// Q5_1 end with the fifth bits of codes: a word for dims 0 to 15, and one for dims 16 to 31.
 //
 // K is blocked by 16 keys for the vector unit: [4 groups][n][16 keys]; V is [64 keys][n], for units and for
 // words alike. Types that are multiplied in pairs have two neighbours of a sum next to each other: in K two
