@@ -383,11 +383,9 @@ class TagReader {
 
 Grammar Grammar::structural_tag(std::string_view json, const JsonSchemaOptions& options) {
   grammar::check_source(json, options.limits, "the structural tag");
-  base::JsonBudget budget{.depth = to_size(options.limits.depth),
-                          .n_comparisons = to_size(options.limits.work)};
   grammar::Json whole;
   try {
-    whole = base::parse_json<grammar::Json>(json, budget);
+    whole = base::parse_json<grammar::Json>(json, {.depth = to_size(options.limits.depth)});
   } catch (const base::JsonError& error) {
     grammar::refuse(std::string("the structural tag: ") + error.what());
   }
