@@ -6,18 +6,18 @@
 namespace weft::cpu {
 namespace {
 
-constexpr int kDim = 64, kBlock = 64, kKeys = 64, kFirst = 500, kDelta = -137;
+constexpr int kKeyDim = 64, kRotated = 64, kNumKeys = 64, kFirstPosition = 500, kShiftedBy = -137;
 
 class RotatedKeys : public testing::TestWithParam<Isa> {
  protected:
   void turn(std::vector<float>& key, int position) const {
     std::vector<float> cos, sin;
-    for (int i = 0; i < kDim / 2; ++i) {
-      const double angle = position * std::pow(10000.0, -2.0 * i / kDim);
+    for (int i = 0; i < kKeyDim / 2; ++i) {
+      const double angle = position * std::pow(10000.0, -2.0 * i / kKeyDim);
       cos.push_back(static_cast<float>(std::cos(angle)));
       sin.push_back(static_cast<float>(std::sin(angle)));
     }
-    k_.rope_head({cos.data(), sin.data(), kDim, true}, key.data(), kDim, key.data());
+    k_.rope_head({cos.data(), sin.data(), kKeyDim, true}, key.data(), kKeyDim, key.data());
   }
   std::vector<float> at(std::vector<float> key, int position) const {
     turn(key, position);
@@ -29,32 +29,32 @@ class RotatedKeys : public testing::TestWithParam<Isa> {
   };
   /// Of keys with two channels of outliers, stored and then moved to other positions.
   Errors errors(DType type, bool rotated) const {
-    const CacheLayout layout = {type, type, 1, kDim, kDim};
+    const CacheLayout layout = {type, type, 1, kKeyDim, kKeyDim};
     std::vector<std::byte> cache(2 * k_page_bytes(layout));
     const auto rotate = [&](std::vector<float>& key) {
-      if (rotated) k_.hadamard_row(key.data(), kDim, kBlock, key.data());
+      if (rotated) k_.hadamard_row(key.data(), kKeyDim, kRotated, key.data());
     };
     std::vector<float> stored, shifted;
     std::vector<double> stored_truth, shifted_truth;
     const auto append = [](auto& to, const std::vector<float>& key) {
       to.insert(to.end(), key.begin(), key.end());
     };
-    for (int i = 0; i < kKeys; ++i) {
-      std::vector<float> raw = random_floats(kDim, static_cast<std::uint64_t>(i));
+    for (int i = 0; i < kNumKeys; ++i) {
+      std::vector<float> raw = random_floats(kKeyDim, static_cast<std::uint64_t>(i));
       raw[5] *= 12.0f;
       raw[40] *= 12.0f;
-      std::vector<float> key = at(raw, kFirst + i);
+      std::vector<float> key = at(raw, kFirstPosition + i);
       append(stored_truth, key);
-      append(shifted_truth, at(raw, kFirst + i + kDelta));
+      append(shifted_truth, at(raw, kFirstPosition + i + kShiftedBy));
       rotate(key);
       k_.store_k(layout, key.data(), i, cache.data());
       k_.load_k(layout, cache.data(), i, key.data());
       rotate(key);
       append(stored, key);
-      turn(key, kDelta);
+      turn(key, kShiftedBy);
       rotate(key);
-      k_.store_k(layout, key.data(), kKeys + i, cache.data());
-      k_.load_k(layout, cache.data(), kKeys + i, key.data());
+      k_.store_k(layout, key.data(), kNumKeys + i, cache.data());
+      k_.load_k(layout, cache.data(), kNumKeys + i, key.data());
       rotate(key);
       append(shifted, key);
     }
