@@ -124,9 +124,13 @@ struct QuantisedUnits {
     if constexpr (kPerUnit == 2) bytes = part == 0 ? bytes & 15 : bytes >> 4;
     if constexpr (kHasFifth) bytes |= __builtin_convertvector((fifth & 1) << 4, Bytes);
     if constexpr (kType == DType::kIQ4_NL) {
+#if defined(__clang__)
+      for (int i = 0; i < kUnitsAtOnce; ++i) bytes[i] = kIQ4Table.of[bytes[i]];
+#else
       Bytes table;
       load_all(kIQ4Table.of, table);
       bytes = __builtin_shuffle(table, bytes);
+#endif
     }
     std::int8_t codes[kUnitsAtOnce];
     bytes -= static_cast<std::uint8_t>(kOffset);
