@@ -27,7 +27,7 @@ class RotatedKeys : public testing::TestWithParam<Isa> {
   struct Errors {
     double stored, shifted;  ///< NMSE.
   };
-  /// Of keys with two channels of outliers, stored and then moved to other positions.
+  /// The keys have two channels of outliers. They are stored, then moved to other positions.
   Errors errors(DType type, bool rotated) const {
     const CacheLayout layout = {type, type, 1, kKeyDim, kKeyDim};
     std::vector<std::byte> cache(2 * k_page_bytes(layout));
