@@ -427,7 +427,8 @@ class Status(unittest.TestCase):
 
     def test_endpoints_can_be_switched_off(self):
         with Server("-m", LLAMA, "--no-slots", "--no-ui", "--no-metrics") as server:
-            self.assertEqual([server.ask(path)[0] for path in ("/slots", "/", "/metrics", "/health")], [501, 404, 501, 200])
+            self.assertEqual([server.ask(path)[0] for path in ("/slots", "/ui/main.js", "/metrics", "/health")], [501, 404, 501, 200])
+            self.assertEqual(server.ask("/"), (200, "Ollama is running"))
 
     def test_models(self):
         with Server("-m", LLAMA, "--alias", "a,b", "--tags", "small,fast") as server:

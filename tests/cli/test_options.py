@@ -480,7 +480,7 @@ def served(folder: Path, words: list) -> tuple:
                           {"messages": [{"role": "user", "content": "x"}], "max_tokens": 4, "seed": 1})
         chat_text = json.loads(chat[2]).get("choices") if chat[0] == 200 else chat[0]
         own = {"Origin": f"http://{server.address}"}
-        statuses = [server.ask("GET", path, **own)[0] for path in ("/", "/metrics", "/v1/models", "/slots", "/llm/health")]
+        statuses = [server.ask("GET", path, **own)[0] for path in ("/ui/main.js", "/metrics", "/v1/models", "/slots", "/llm/health")]
         models = [(model["id"], model["tags"]) for model in json.loads(server.ask("GET", "/v1/models")[2]).get("data", [])]
         vector = json.loads(server.ask("POST", "/v1/embeddings", {"input": "one two"})[2]).get("data")
         props = json.loads(server.ask("GET", "/props")[2])
