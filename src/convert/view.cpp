@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kChunk = 4 << 20;  ///< Elements that are read at a time, where order allows.
 
-[[noreturn]] void refuse(const View& view, const std::string& reason) {
+[[noreturn]] void refuse_view(const View& view, const std::string& reason) {
   throw Error(ErrorCode::kInvalidFile, "tensor '" + view.source->name.substr(0, 120) + "' " + reason +
                                            ": its shape contradicts the sizes in config.json");
 }
@@ -106,7 +106,7 @@ View::View(const Source& from) : source(&from), sizes(from.shape) {
 
 std::size_t View::axis_of(int axis) const {
   const int n = static_cast<int>(sizes.size());
-  if (axis < -n || axis >= n) refuse(*this, "has " + std::to_string(n) + " axes, which is too few");
+  if (axis < -n || axis >= n) refuse_view(*this, "has " + std::to_string(n) + " axes, which is too few");
   return to_size(axis < 0 ? axis + n : axis);
 }
 
@@ -119,7 +119,7 @@ View View::split(int axis, std::vector<std::int64_t> parts) const {
     if (__builtin_mul_overflow(known, part == -1 ? 1 : part, &known)) known = 0;
   }
   if (known <= 0 || sizes[at] % known != 0 || (!open && sizes[at] != known))
-    refuse(*this, "has " + std::to_string(sizes[at]) + " rows, expected " + (open ? "a multiple of " : "") +
+    refuse_view(*this, "has " + std::to_string(sizes[at]) + " rows, expected " + (open ? "a multiple of " : "") +
                       std::to_string(known));
   View result = *this;
   result.sizes.erase(result.sizes.begin() + static_cast<std::ptrdiff_t>(at));
@@ -144,7 +144,7 @@ View View::swap(int a, int b) const {
 View View::take(int axis, std::int64_t from, std::int64_t n) const {
   const std::size_t at = axis_of(axis);
   if (from < 0 || n <= 0 || from > sizes[at] - n)
-    refuse(*this, "has " + std::to_string(sizes[at]) + " rows, expected " + std::to_string(from + n));
+    refuse_view(*this, "has " + std::to_string(sizes[at]) + " rows, expected " + std::to_string(from + n));
   View result = *this;
   result.offset += from * strides[at];
   result.sizes[at] = n;

@@ -73,7 +73,7 @@ TEST(Json, CountsTheMembersOfEachObject) {
 }
 
 TEST(Json, ReadsObjectsWithManyMembers) {
-  constexpr int kMembers = 200'000;  // With a comparison of each key with all others: 20 billion.
+  constexpr int kMembers = 50'000;  // With a comparison of each key with all others: 1.2 billion.
   std::string text = "{";
   for (int i = 0; i < kMembers; ++i)
     text += "\"k" + std::to_string(i % (kMembers / 2)) + "\":" + std::to_string(i) + ",";

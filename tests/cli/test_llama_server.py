@@ -77,8 +77,8 @@ class Flags(unittest.TestCase):
     TAKEN = [
         ["--embedding"], ["--embeddings"], ["--rerank"], ["--reranking"], ["--slots"], ["--ui"], ["--webui"], ["--jinja"],
         ["--no-jinja"], ["--props"], ["--metrics"], ["-cb"], ["-nocb"], ["--no-cont-batching"], ["-fa"], ["-fa", "on"],
-        ["--flash-attn", "auto"], ["--mlock"], ["--no-mmap"], ["--mmap"], ["--no-warmup"], ["--cache-ram", "0"],
-        ["-cram", "8192"], ["--cache-reuse", "256"], ["--no-cache-prompt"], ["--slot-prompt-similarity", "0.5"],
+        ["--flash-attn", "auto"], ["--mlock"], ["--no-mmap"], ["--mmap"], ["--no-warmup"],
+        ["--cache-reuse", "256"], ["--no-cache-prompt"], ["--slot-prompt-similarity", "0.5"],
         ["-sps", "0.1"], ["--ctx-checkpoints", "8"], ["--swa-checkpoints", "3"], ["--kv-unified"], ["--no-kv-unified"],
         ["--context-shift"], ["--no-context-shift"], ["--keep", "8"], ["--reasoning", "off"], ["--reasoning-format", "deepseek"],
         ["--reasoning-format", "auto"], ["--reasoning-budget", "0"], ["--reasoning-budget", "-1"], ["--reasoning-budget", "512"], ["--reasoning-budget-message", "Enough."], ["--no-mmproj"],

@@ -164,8 +164,12 @@ TEST_P(CacheTiersOf, AnUnusableFolderIsANote) {
 
 TEST_P(CacheTiersOf, AnotherProcessMayRemoveAndAddFiles) {
   Context context(model_, params_), other_context(model_, params_);
+  {
+    Batcher first(context, {.tiers = on_disk()});
+    ask_batcher(first, a_);
+  }
   Batcher batcher(context, {.tiers = on_disk()});
-  ask_batcher(batcher, a_);
+  ask_batcher(batcher, b_);
   Batcher other(other_context, {.tiers = on_disk()});
   const Result shared = ask_batcher(other, a_);
   expect_same(shared, alone(model_, a_), "of another batcher");
