@@ -268,7 +268,7 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
       params.placement.n_ctx = own->cells;
       params.placement.n_sequences = options->n_parallel + kKeptTexts;
       if (options->context.n_ctx > 0 || again) {
-        params.placement.n_ctx_min = 0;  // The length is given, or that of contexts so far.
+        params.placement.n_ctx_min = 0;  // The length is given, or contexts already have it.
       } else if (params.placement.n_ctx_min == 0) {
         params.placement.n_ctx_min = kCellsEach;
       }

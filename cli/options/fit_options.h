@@ -20,7 +20,7 @@ std::vector<std::string> device_names(const ModelOptions& options, const Registr
 /// The margins of --fit-target; by default 1 GiB on each GPU. Throws UsageError.
 std::vector<Margin> target_margins(const ModelOptions& options, const Registry& registry);
 
-/// The memory that other models take, beside the model of `file`.
+/// The memory that other models take in addition to the model of `file`.
 using OtherMargins = std::function<std::vector<Margin>(const std::filesystem::path& file, const Registry&)>;
 /// The encoders of `mmproj` (see load_media) and the draft model. For encoders it is an estimate: the file's
 /// size and 256 MiB on each device. The arguments must outlive the result.

@@ -101,7 +101,7 @@ ContextParams context_params(const ContextOptions& options, const ModelOptions& 
 void refuse_source(const Model& model, std::string_view command);
 
 /// Loads the model with a progress bar. Ctrl-C ends it with Error kCancelled. The model is spread over
-/// devices so that such contexts fit, beside the memory of `others`.
+/// devices so that such contexts fit, in addition to the memory of `others`.
 LoadedModel load_model(const ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt,
                        const ContextOptions& context = {}, const OtherMargins& others = {});
 

@@ -44,7 +44,7 @@ struct PlacedGraph {
 /// Builds the model's graph for contexts of a length.
 using GraphOfLength = std::function<model::ModelGraph(int n_ctx)>;
 
-/// Places `graph`, which is that of the expected sizes. `build` is called only if the context's length is
+/// Places `graph`, which has the expected sizes. `build` is called only if the context's length is
 /// lowered. With a single device nothing is placed, only the fit is checked. Throws Error kOutOfMemory with
 /// the missing memory of a device (only if params.fit), and errors of PlacementRules.
 PlacedGraph place_model(model::ModelGraph graph, const GraphOfLength& build, const ModelInfo& info,
