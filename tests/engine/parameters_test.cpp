@@ -205,6 +205,7 @@ TEST(Parameters, OfRequestsActOrAreRefused) {
           p.stop = {tokenizer.decode(std::vector<Token>{41})};
         }),
         both(&P::stop_tokens, {41}, {-1}).with(scripted),
+        unseen(&P::banned_strings, "strings that the model would write; see BannedStrings"),
         acts(&P::reuse_prefix, false),
         unseen(&P::snapshot_at, "sequences of this model can be cut anywhere; see PromptSnapshots"),
         both(&P::pooling, Pooling::kMean, Pooling::kCls),
@@ -250,6 +251,7 @@ TEST(Parameters, OfBatchersActOrAreRefused) {
         refused(&P::max_pause_ms, std::nan("")), refused(&P::limits, none_waits),
         acts(&P::reuse_prefixes, false).with([](P& p) { p.n_running = 1; }), refused(&P::n_snapshots, -1),
         refused(&P::snapshot_bytes, std::int64_t{-1}),
+        unseen(&P::tiers, "prefixes that were evicted; see CacheTiers"),
         both(&P::speculation, Speculation::kNgram, Speculation::kModel), both(&P::n_draft, 1, -1).with(ngram),
         refused(&P::n_draft_branches, 0),
         unseen(&P::adapt_drafts, "drafts are as many as pay, which is a matter of time"),
