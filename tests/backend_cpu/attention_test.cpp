@@ -73,6 +73,9 @@ class World {
 
     k = random_floats(static_cast<std::size_t>(s.n_positions * s.n_kv_heads * s.k_dim), s.seed + 1);
     v = random_floats(static_cast<std::size_t>(s.n_positions * s.n_kv_heads * s.v_dim), s.seed + 2);
+    // The cache gets the values before rounding: the scales of IQ4_NL are searched anew for rounded ones.
+    k_given = k;
+    v_given = v;
     round_to(s.k_type, k);
     round_to(s.v_type, v);
     std::bernoulli_distribution gap(s.gaps);
@@ -129,8 +132,8 @@ class World {
     const std::int64_t cell =
         std::int64_t{pages[static_cast<std::size_t>(position / kPageCells)]} * kPageCells +
         position % kPageCells;
-    k_.store_k(args.layout, k.data() + position * s.n_kv_heads * s.k_dim, cell, k_cache.data());
-    k_.store_v(args.layout, v.data() + position * s.n_kv_heads * s.v_dim, cell, v_cache.data());
+    k_.store_k(args.layout, k_given.data() + position * s.n_kv_heads * s.k_dim, cell, k_cache.data());
+    k_.store_v(args.layout, v_given.data() + position * s.n_kv_heads * s.v_dim, cell, v_cache.data());
   }
 
   /// Attention with the rows cut into tiles of these sizes (the last repeats).
@@ -259,7 +262,8 @@ class World {
   std::vector<std::uint64_t> masks;
   std::vector<std::int32_t> positions, ends, hidden_first;
   std::vector<HiddenCells> hidden;
-  std::vector<float> q, k, v;
+  std::vector<float> q, k, v;           ///< Keys and values as the cache rounds them.
+  std::vector<float> k_given, v_given;  ///< Before rounding.
 
  private:
   const Kernels& k_;
