@@ -235,6 +235,8 @@ SERVICE = {
     "n_step_tokens": lambda load: [steps(load, n) for n in (0, 8)] == [1, 8],
     "max_step_ms": None,
     "reuse_prefixes": lambda load: [cached(load, on) > 0 for on in (True, False)] == [True, False],
+    "n_snapshots": None,
+    "snapshot_bytes": None,
     "speculation": lambda load: drafted(load) > 0,
     "n_draft": lambda load: raises(weft.InvalidArgumentError, "n_draft is 65", load, n_draft=65) and [
         load(speculation="ngram", n_draft=n).generate([7, 8] * 20, max_tokens=24, ignore_end=True, logit_bias={7: 9.0}, **GREEDY
@@ -264,7 +266,8 @@ LOAD = {
 TABLES = {"LoadOptions": LOAD, "ContextOptions": CONTEXT, "ServiceOptions": SERVICE}
 # Rows without a function: results of a CPU do not differ. Their types and ranges are checked all the same.
 WRONG = {"n_threads": 1025, "n_ubatch": 0, "n_outputs": -1, "max_step_ms": 0, "n_gpu_layers": -2, "split_rows": 1, "cpu_moe": "yes",
-         "n_cpu_moe": -1, "fit": 0, "repack": "no", "fit_margin": -1, "n_ctx_min": -1}  # fmt: skip
+         "n_cpu_moe": -1, "fit": 0, "repack": "no", "fit_margin": -1, "n_ctx_min": -1,
+         "n_snapshots": -1, "snapshot_bytes": -1}  # fmt: skip
 
 
 def test_every_option_of_models_has_a_row():
@@ -280,7 +283,7 @@ def test_model_options_have_an_effect(load, adapter_file, table, name):
 
 def test_options_of_an_engine_are_checked_when_the_model_is_made(load):
     wrong = WRONG | {"k_type": "banana", "v_type": "f8", "n_running": -3, "n_ctx": -1, "n_sequences": 0, "n_source": -1, "n_best": -2,
-                     "window_rewind": -2, "use_adapters": [(0, 1.0)], "n_step_tokens": -1, "reuse_prefixes": 1, "speculation": "model",
+                     "window_rewind": -2, "rotate_cache": 1, "use_adapters": [(0, 1.0)], "n_step_tokens": -1, "reuse_prefixes": 1, "speculation": "model",
                      "n_draft": 65, "n_waiting": -1, "n_unread": 0}  # fmt: skip
     assert wrong.keys() >= CONTEXT.keys() | SERVICE.keys()
     for name, value in wrong.items():

@@ -240,7 +240,7 @@ def test_errors_are_exceptions(model, tmp_path):
 
 
 def test_every_option_has_a_type():
-    sizes = {"n_ctx", "n_sequences", "n_ubatch", "n_source"}
+    sizes = {"n_ctx", "n_sequences", "n_ubatch", "n_source", "k_type", "v_type"}
     assert set(_weft.model_options()) == set(options.LoadOptions.__annotations__) | sizes
     assert set(_weft.embedder_options()) == {"n_tokens", "n_threads", "use_adapters"}
     assert set(_weft.context_options()) == set(options.ContextOptions.__annotations__)
