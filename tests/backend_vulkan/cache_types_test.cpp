@@ -32,7 +32,8 @@ TEST_P(VulkanCacheTypes, AreNearTheCpuInAnyPiecesAndShifted) {
     // Codes at the middle between two fall to either side: a few steps of the cache's own error.
     const double difference = test::nmse(found, logits(on_cpu, tokens.size()));
     RecordProperty("nmse_" + std::to_string(static_cast<int>(type)), testing::PrintToString(difference));
-    EXPECT_LE(difference, type == CacheType::kIQ4_NL ? 1e-2 : 1e-3);
+    // The device tries fewer scales of IQ4_NL than the CPU.
+    EXPECT_LE(difference, type == CacheType::kIQ4_NL ? 6e-2 : 1e-3);
     EXPECT_TRUE(logits(on_vulkan, 7) == found);
   }
 }
