@@ -193,10 +193,12 @@ void place_weights(engine::ModelImpl& impl, Destination to, const ModelParams& p
   const PlacementReport& report = placed.report;
   if (to.placement.n_ctx == 0 && report.n_ctx < report.n_ctx_full) impl.info.n_ctx_fit = report.n_ctx;
   if (params.placed) params.placed(report);
-  impl.result_names.clear();
-  for (const Node& node : placed.graph.graph.nodes())
-    impl.result_names.push_back(placed.graph.graph.value(node.output).name);
   load_weights(impl, placed.graph, params);
+  // Contexts have rotations according to the types of their own caches.
+  const auto nodes = placed.graph.graph.nodes();
+  for (std::size_t n = nodes.size(); n-- > 0;)
+    if (get_op<ops::Hadamard>(nodes[n]) != nullptr)
+      impl.device_of.erase(impl.device_of.begin() + static_cast<std::ptrdiff_t>(n));
   impl.weights_mapped = true;
   for (const auto& device : impl.devices.devices)
     impl.weights_mapped = device->finish_weights() && impl.weights_mapped;

@@ -32,9 +32,8 @@ struct ModelFile {
 /// The weights, and the devices that they are on.
 struct PlacedWeights {
   exec::DeviceSet devices;
-  std::vector<double> row_shares;         // The devices' shares of matrices that are cut by rows.
-  std::vector<int> device_of;             // By node of the model's graph.
-  std::vector<std::string> result_names;  // Likewise. A context's graph has these nodes and others.
+  std::vector<double> row_shares;  // The devices' shares of matrices that are cut by rows.
+  std::vector<int> device_of;  // By node of the model's graph, without rotations of caches (ops::Hadamard).
   /// Generated weights that no file stores in this form, for tensors that read them in place
   /// (DeviceTensor::reads_source).
   std::vector<std::vector<std::byte>> made_weights;

@@ -1,8 +1,5 @@
 #include "engine/devices/bound_graph.h"
 
-#include <string_view>
-#include <unordered_map>
-
 #include "backend/host_tensor.h"
 #include "engine/model_impl.h"
 #include "exec/splits.h"
@@ -15,13 +12,12 @@ BoundGraph::BoundGraph(const ModelImpl& model, const Graph& graph)
       device_of_(graph.values().size(), -1),
       bindings_(model.devices.devices.size(), Bindings(graph.values().size(), nullptr)),
       home_(graph.values().size(), nullptr) {
-  std::unordered_map<std::string_view, int> placed;
-  for (std::size_t n = 0; n < model.device_of.size(); ++n) placed[model.result_names[n]] = model.device_of[n];
   // A context's graph may have additional nodes: for rotated caches, the best tokens and sums of columns.
   // Each is placed where its input is made, if that device can compute it.
+  std::size_t n_placed = 0;
   for (const Node& node : graph.nodes()) {
-    if (const auto found = placed.find(graph.value(node.output).name); found != placed.end()) {
-      device_of_node_.push_back(found->second);
+    if (get_op<ops::Hadamard>(node) == nullptr && n_placed < model.device_of.size()) {
+      device_of_node_.push_back(model.device_of[n_placed++]);
       continue;
     }
     NodeId maker = kNoNode;
