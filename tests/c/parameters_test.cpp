@@ -314,7 +314,7 @@ TEST(CParameters, OfBatchersAndContextsActOrAreRefused) {
   static const weft_adapter_use use = {0, 1.0f};
   walk({refused(&C::struct_size, 3), both(&C::n_ctx, 32, -1), both(&C::n_sequences, 2, 0),
         both(&C::n_ubatch, 8, 0), refused(&C::n_outputs, -1), refused(&C::n_threads, -1),
-        refused(&C::n_best, -2), refused(&C::k_type, 9), refused(&C::v_type, -1),
+        refused(&C::n_best, -2), refused(&C::k_type, 10), refused(&C::v_type, -1),
         refused(&C::adapters, &use).with([](C& p) { p.n_adapters = 1; }),
         refused(&C::n_adapters, std::size_t{1}), refused(&C::window_rewind, -2)},
        small(), info_of);
