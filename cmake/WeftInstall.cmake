@@ -35,7 +35,7 @@ endif()
 
 # The public headers of the graph library; all others are of libweft alone.
 set(weft_graph_headers backend.h conformance.h device.h dtype.h error.h gguf.h graph.h hash.h language.h plan.h profile.h
-    version.h weights.h)
+    types.h version.h weights.h)
 set(weft_graph_header_folders backend graph)
 
 # The installed targets. `make build` builds them.

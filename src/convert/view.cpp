@@ -119,8 +119,8 @@ View View::split(int axis, std::vector<std::int64_t> parts) const {
     if (__builtin_mul_overflow(known, part == -1 ? 1 : part, &known)) known = 0;
   }
   if (known <= 0 || sizes[at] % known != 0 || (!open && sizes[at] != known))
-    refuse_view(*this, "has " + std::to_string(sizes[at]) + " rows, expected " + (open ? "a multiple of " : "") +
-                      std::to_string(known));
+    refuse_view(*this, "has " + std::to_string(sizes[at]) + " rows, expected " +
+                           (open ? "a multiple of " : "") + std::to_string(known));
   View result = *this;
   result.sizes.erase(result.sizes.begin() + static_cast<std::ptrdiff_t>(at));
   result.strides.erase(result.strides.begin() + static_cast<std::ptrdiff_t>(at));
