@@ -1,3 +1,4 @@
+// Since 0.1
 #pragma once
 // Basic types of weft.
 #include <cstdint>
