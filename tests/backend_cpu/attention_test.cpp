@@ -366,8 +366,8 @@ TEST_P(Attention, RotatedQueriesKeysAndValuesGiveTheRotatedResult) {
   const auto rotate = [&](float* x, int n, int block) { k_.hadamard_row(x, n, block, x); };
   for (int row = 0; row < s.n_rows; ++row)
     rotate(rotated.q.data() + row * rotated.args.q_stride, s.n_heads * s.k_dim, 64);
-  rotate(rotated.k.data(), static_cast<int>(rotated.k.size()), 64);
-  rotate(rotated.v.data(), static_cast<int>(rotated.v.size()), 32);
+  rotate(rotated.k_given.data(), static_cast<int>(rotated.k_given.size()), 64);
+  rotate(rotated.v_given.data(), static_cast<int>(rotated.v_given.size()), 32);
   for (int p = 0; p < s.n_positions; ++p) rotated.write(p);
   std::vector<float> out = rotated.run({4});
   for (int row = 0; row < s.n_rows; ++row)
@@ -418,9 +418,10 @@ TEST_P(Attention, HiddenCellsDoNotAffectARow) {
       const std::vector<float> want = clean.run({32});
       World world(s, k_);
       for (const int position : {80, 83}) {
-        std::fill_n(world.v.begin() + position * s.n_kv_heads * s.v_dim, s.n_kv_heads * s.v_dim, poison);
-        world.v[static_cast<std::size_t>(position * s.n_kv_heads * s.v_dim)] = 1.0f;
-        std::fill_n(world.k.begin() + position * s.n_kv_heads * s.k_dim, s.n_kv_heads * s.k_dim,
+        std::fill_n(world.v_given.begin() + position * s.n_kv_heads * s.v_dim, s.n_kv_heads * s.v_dim,
+                    poison);
+        world.v_given[static_cast<std::size_t>(position * s.n_kv_heads * s.v_dim)] = 1.0f;
+        std::fill_n(world.k_given.begin() + position * s.n_kv_heads * s.k_dim, s.n_kv_heads * s.k_dim,
                     position == 80 ? 0.5f : poison);
         world.write(position);
       }
@@ -528,7 +529,7 @@ TEST_P(Attention, StoresAreRoundedLikeTheCodec) {
   World world(s, k_);
   const float values[] = {0.0f,  1.0f,    65504.0f, 65519.0f, 1e-8f,  5.9e-8f,    6.1e-5f,
                           -1.0f, 0.3333f, 2049.0f,  2051.0f,  -3e-5f, 6.0975e-5f, 1024.5f};
-  for (std::size_t i = 0; i < std::size(values); ++i) world.v[i] = values[i];
+  for (std::size_t i = 0; i < std::size(values); ++i) world.v_given[i] = values[i];
   world.write(0);
   const std::vector<float> out = world.run({1});
   for (std::size_t i = 0; i < std::size(values); ++i) {

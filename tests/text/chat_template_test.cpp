@@ -221,8 +221,8 @@ TEST(ChatTemplate, RefusesBadArguments) {
   EXPECT_THAT(error("[]", {true, "", "[]"}), HasSubstr("variables_json must be"));
   EXPECT_THAT(error("[]", {true, "", R"({"messages": []})"}), HasSubstr("messages"));
   const std::string deep(200'000, '[');
-  EXPECT_THAT(error(deep, {}), HasSubstr("deeper than"));
-  EXPECT_THAT(error("[]", {true, "", "{\"a\":" + deep}), HasSubstr("deeper than"));
+  EXPECT_THAT(error(deep, {}), HasSubstr("levels deep"));
+  EXPECT_THAT(error("[]", {true, "", "{\"a\":" + deep}), HasSubstr("levels deep"));
 }
 
 TEST(ChatTemplate, ManyKeysTakeLinearTime) {
