@@ -223,15 +223,7 @@ void draw(const PlanReport& plan, const std::string& path) {
 }
 
 int run_plan(const InspectOptions& options, const std::filesystem::path& path) {
-  ModelParams params;
-  params.placement = placement_params(options.devices);
-  params.n_cpu_moe = options.devices.n_cpu_moe;
-  params.placement.n_ctx = options.context.n_ctx;
-  params.placement.k_type = options.context.k_type;
-  params.placement.v_type = options.context.v_type;
-  params.registry = find_all_backends();
-  params.placement.margins = target_margins(options.devices, *params.registry);
-  note_missing_gpu(options.devices, params.placement, *params.registry, options.talk);
+  ModelParams params = model_params(options.devices, options.context, options.talk);
   const std::string why = choose_split(path, options.devices, options.context.n_texts, params);
   const PlanReport plan = inspect_plan(path, params);
   if (options.json) {
@@ -293,6 +285,7 @@ std::function<int()> prepare_inspect(CLI::App& app) {
            "print the memory needed for this many tokens (default: the model's context, at most 8k)")
       ->group("Options");
   add_cache_type_options(app, options->context, "Options");
+  app.remove_option(app.get_option("--cache-rotation"));  // It takes no memory.
   add_switch(app, "--tensors", options->tensors, "list all tensors, with shapes as in PyTorch (rows first)")
       ->group("Output");
   add_switch(app, "--plan", options->plan,

@@ -163,6 +163,10 @@ SAMPLING = {
     "samplers": Effect(["--samplers", "temperature"]),
     "sampler-seq": Effect(["--sampler-seq", "t"]),
 }
+SNAPSHOTS = {
+    "ctx-checkpoints": Refused(["--ctx-checkpoints", "-1"]),
+    "checkpoint-ram": Refused(["--checkpoint-ram", "-1"]),
+}
 CONTEXT = CACHE_TYPES | {
     "ctx-size": Effect(["-c", "8"]),
     "batch-size": Refused(["-b", "-1"]),
@@ -218,7 +222,7 @@ COMMANDS = {
                 "logits": Effect(["--logits", "logits.f32"]),
             }),
     "chat": (["-m", LLAMA, "-n", "12", "--seed", "1", "-t", "1", "-c", "256", "--chat-template-file", "template.jinja"],
-             "one\\ntwo\n", GENERATION | VISIBLE_LOAD | {
+             "one\\ntwo\n", GENERATION | VISIBLE_LOAD | SNAPSHOTS | {
                  "system-prompt": Effect(["--system-prompt", "short"]),
                  "system-prompt-file": Effect(["--system-prompt-file", "prompt.txt"]),
                  "prompt": Effect(["-p", "first"]),
@@ -268,6 +272,7 @@ COMMANDS = {
                     "show-statistics": Refused(["--show-statistics"]),
                     "cache-type-k": Refused(["-ctk", "x"]),
                     "cache-type-v": Refused(["-ctv", "x"]),
+                    "cache-rotation": Refused(["--cache-rotation=x"]),
                 }),
     "perplexity": (["-m", LLAMA, "-f", "text.txt", "-c", "16", "--chunks", "4", "-t", "1"], "",
                    MODEL | VISIBLE_LOAD | CACHE_TYPES | TALK | VERBOSE | JSON_OUTPUT | {
@@ -412,6 +417,7 @@ COMMANDS["bench"] = (["-m", LLAMA, "-p", "4", "-n", "0", "-r", "1", "-t", "1", "
                          "ubatch-size": Refused(["-ub", "x"]),
                          "cache-type-k": Refused(["-ctk", "x"]),
                          "cache-type-v": Refused(["-ctv", "x"]),
+                         "cache-rotation": Refused(["--cache-rotation=x"]),
                          "prompt-size": Refused(["-p", "x"]),
                          "generate-size": Refused(["-n", "x"]),
                          "prompt-generate": Refused(["-pg", "x"]),
@@ -493,7 +499,7 @@ def served(folder: Path, words: list) -> tuple:
 EFFORT = ("--chat-template-file", "effort.jinja")
 SERVED = {name: Effect(row.words, row.among[2:] if row.among[:2] == REPEATED else row.among)
           for name, row in SAMPLING.items()}
-SERVE_ROWS = SERVED | DRAFTS | {name: row for name, row in MODEL.items() if name != "model"} | {
+SERVE_ROWS = SERVED | DRAFTS | SNAPSHOTS | {name: row for name, row in MODEL.items() if name != "model"} | {
     "lora-init-without-apply": Effect(["--lora-init-without-apply"], among=("--lora", LORA)),
     "repack": Untested("see run"),
     "pre": Untested("see run: here -m adds a model"),
@@ -557,6 +563,10 @@ SERVE_ROWS = SERVED | DRAFTS | {name: row for name, row in MODEL.items() if name
     "swa-full": CONTEXT["swa-full"],
     "cache-type-k": CACHE_TYPES["cache-type-k"],
     "cache-type-v": CACHE_TYPES["cache-type-v"],
+    "cache-rotation": CACHE_TYPES["cache-rotation"],
+    "cache-ram": Refused(["--cache-ram", "-2"]),
+    "cache-disk": Refused(["--cache-disk", "text.txt"]),
+    "cache-disk-size": Refused(["--cache-disk-size", "-1"]),
     "log-file": Effect(["--log-file", "server.log"]),
     "log-json": Untested("log_test.cpp"),
     "log-colors": Untested("log_test.cpp"),
