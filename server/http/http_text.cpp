@@ -5,16 +5,15 @@
 #include <charconv>
 #include <cstdio>
 
+#include "base/ascii.h"
 #include "base/to_size.h"
 
 namespace weft::server {
 namespace {
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
-  c = lower(c);
+  c = base::ascii_lower(c);
   return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
@@ -26,7 +25,8 @@ bool is_control(char c) {
 bool is_name(std::string_view name) {
   constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
   return !name.empty() && std::all_of(name.begin(), name.end(), [&](char c) {
-    return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9') || kMarks.find(c) != kMarks.npos;
+    return (base::ascii_lower(c) >= 'a' && base::ascii_lower(c) <= 'z') || (c >= '0' && c <= '9') ||
+           kMarks.find(c) != kMarks.npos;
   });
 }
 
@@ -90,7 +90,7 @@ constexpr std::array kStatuses = {
 
 bool same_word(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return lower(x) == lower(y); });
+                    [](char x, char y) { return base::ascii_lower(x) == base::ascii_lower(y); });
 }
 
 std::optional<std::string> percent_decode(std::string_view text, bool plus) {

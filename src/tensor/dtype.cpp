@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/ascii.h"
 #include "base/check.h"
 
 namespace weft {
@@ -58,11 +59,9 @@ constexpr auto kRowOfId = [] {
   return rows;
 }();
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
 bool equal_in_any_case(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return lower(x) == lower(y); });
+                    [](char x, char y) { return base::ascii_lower(x) == base::ascii_lower(y); });
 }
 
 }  // namespace

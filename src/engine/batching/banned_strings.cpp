@@ -3,16 +3,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/to_size.h"
 
 namespace weft::engine {
 namespace {
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
 std::vector<std::string> lowered(std::span<const std::string> strings) {
   std::vector<std::string> all(strings.begin(), strings.end());
-  for (std::string& one : all) std::ranges::transform(one, one.begin(), lower);
+  for (std::string& one : all) std::ranges::transform(one, one.begin(), base::ascii_lower);
   return all;
 }
 
@@ -26,7 +25,7 @@ int BannedStrings::push(OutputToken token, std::string_view bytes) {
   held_.push_back(token.id);
   places_.push_back({std::move(token), bytes.size(), matcher_.state(), std::exchange(banned_next_, {})});
   for (std::size_t i = 0; i < bytes.size(); ++i) {
-    const int found = matcher_.push(lower(bytes[i]));
+    const int found = matcher_.push(base::ascii_lower(bytes[i]));
     if (found >= 0) return go_back(sizes_[to_size(found)] + bytes.size() - i - 1);
   }
   return 0;

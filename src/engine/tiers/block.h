@@ -7,7 +7,7 @@
 // sequence.
 //
 // A block is identified by its symbols and its parent: the hash of all that precedes it, down to a root. The
-// root stands for the sequence's adapters.
+// root is a hash of the sequence's adapters.
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -11,6 +11,7 @@
 
 #include "base/atomic_file.h"
 #include "base/folder.h"
+#include "base/hex.h"
 #include "base/open_file.h"
 #include "base/to_size.h"
 #include "weft/error.h"
@@ -21,7 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kExtension = ".weftkv";
-constexpr std::string_view kTemporary = ".weftkv.tmp-";  // Of base/atomic_file.h.
 constexpr std::size_t kHexDigits = 32;
 constexpr std::uint64_t kMaxSymbols = std::uint64_t{1} << 24;
 /// The fraction of the disk that writing leaves free.
@@ -40,13 +40,6 @@ struct Header {
   std::uint64_t hash = 0;   ///< Of the header before it, and the symbols.
 };
 static_assert(sizeof(Header) == 80 && std::has_unique_object_representations_v<Header>);
-
-std::string hex(const base::Hash128& hash) {
-  std::string text;
-  for (const std::uint64_t half : {hash.high, hash.low})
-    for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[half >> shift & 15];
-  return text;
-}
 
 std::optional<base::Hash128> from_hex(std::string_view text) {
   if (text.size() != kHexDigits) return std::nullopt;
@@ -112,7 +105,7 @@ BlockFiles::BlockFiles(fs::path folder, std::uint64_t max_bytes, const base::Has
     : folder_(std::move(folder)), max_bytes_(max_bytes), owner_(owner), max_state_(max_state) {}
 
 fs::path BlockFiles::path_of(const base::Hash128& own) const {
-  return folder_ / (hex(owner_) + "-" + hex(own) + std::string(kExtension));
+  return folder_ / (base::to_hex(owner_) + "-" + base::to_hex(own) + std::string(kExtension));
 }
 
 void BlockFiles::make_folder() {
@@ -123,23 +116,10 @@ void BlockFiles::make_folder() {
     throw Error(ErrorCode::kIo, "cannot create the folder " + folder_.string() + ": " + std::strerror(errno));
 }
 
-std::vector<BlockFiles::File> BlockFiles::all_files() {
-  std::vector<File> files;
+std::vector<base::CachedFile> BlockFiles::all_files() {
+  std::vector<base::CachedFile> files = base::cached_files(folder_, kExtension);
   n_bytes_ = 0;
-  for (const std::string& name : base::names_in(folder_).value_or(std::vector<std::string>())) {
-    if (name.find(kTemporary) != std::string::npos) {
-      base::remove_abandoned(folder_ / name);
-      continue;
-    }
-    if (!name.ends_with(kExtension)) continue;
-    File file{folder_ / name, {}, 0};
-    std::error_code gone;  // Another process removes files, too.
-    file.bytes = fs::file_size(file.path, gone);
-    if (!gone) file.used = fs::last_write_time(file.path, gone);
-    if (gone) continue;
-    n_bytes_ += file.bytes;
-    files.push_back(std::move(file));
-  }
+  for (const base::CachedFile& file : files) n_bytes_ += file.bytes;
   return files;
 }
 
@@ -154,8 +134,8 @@ BlockFiles::Listing BlockFiles::list() {
   if (listed_at_ == time && fs::file_time_type::clock::now() - time > std::chrono::seconds(2)) return listing;
   listed_at_ = time;
   std::set<std::string> names;
-  const std::string prefix = hex(owner_) + "-";
-  for (const File& file : all_files()) {
+  const std::string prefix = base::to_hex(owner_) + "-";
+  for (const base::CachedFile& file : all_files()) {
     const std::string name = file.path.filename();
     if (!name.starts_with(prefix)) continue;
     const auto own = from_hex(
@@ -193,10 +173,9 @@ BlockFiles::Written BlockFiles::make_room(std::uint64_t n_bytes) {
            kFree * static_cast<double>(disk.capacity);
   };
   if (n_bytes_ + n_bytes > max_bytes_ || !disk_has_room(0)) {
-    std::vector<File> files = all_files();
+    const std::vector<base::CachedFile> files = all_files();
     if (!disk_has_room(n_bytes_)) return Written::kNoSpace;  // No file is removed for nothing.
-    std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.used < b.used; });
-    for (const File& file : files) {
+    for (const base::CachedFile& file : files) {
       if (n_bytes_ + n_bytes <= max_bytes_ && disk_has_room(0)) break;
       drop(file.path);
       n_bytes_ -= std::min(n_bytes_, file.bytes);

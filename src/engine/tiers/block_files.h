@@ -1,10 +1,9 @@
 #pragma once
 // Blocks as files of a folder (CacheTiers::disk).
 //
-// A file is OWNER-BLOCK.weftkv, with the hashes of its owner and its block. The owner stands for the model
-// file, the types of its caches and this format. So a folder can have blocks of several models, and files of
-// other versions are never opened; they count towards the limit and are removed when they were used least
-// recently.
+// A file is OWNER-BLOCK.weftkv, with the hashes of its owner and its block. The owner is a hash of the
+// model file, the types of its caches and this format. So a folder can have blocks of several models, and
+// files of other versions are never opened. All files count towards the limit.
 //
 //   Header, symbols, the saved state (states/format.h, which has its own checksums)
 //
@@ -18,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/folder.h"
 #include "engine/tiers/block.h"
 
 namespace weft::engine {
@@ -60,15 +60,10 @@ class BlockFiles {
   std::uint64_t n_bytes() const { return n_bytes_; }  ///< Of the folder, as last counted.
 
  private:
-  struct File {
-    std::filesystem::path path;
-    std::filesystem::file_time_type used;
-    std::uint64_t bytes = 0;
-  };
   std::filesystem::path path_of(const base::Hash128& own) const;
   void make_folder();
-  /// All files of this format, whoever owns them. Updates n_bytes_.
-  std::vector<File> all_files();
+  /// All files of this format, of any owner, the least recently used first. Updates n_bytes_.
+  std::vector<base::CachedFile> all_files();
   Written make_room(std::uint64_t n_bytes);
   void drop(const std::filesystem::path& path) noexcept;
 

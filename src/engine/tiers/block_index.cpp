@@ -53,7 +53,7 @@ std::optional<BlockIndex::Found> BlockIndex::find_whole(const base::Hash128& par
   for (auto at = blocks_.lower_bound(View{parent, text});
        at != blocks_.end() && n_compared < kMaxCompared / 2; ++at)
     if (look(at) <= (best ? best->n_common : 0)) break;
-  // Downwards: each block that is no prefix of the text shortens the part that a prefix can have.
+  // Downwards: each block that is not a prefix of the prompt limits the length of later ones.
   std::span<const Symbol> rest = text;
   while (!rest.empty() && n_compared < kMaxCompared) {
     const auto after = blocks_.upper_bound(View{parent, rest});

@@ -234,7 +234,7 @@ void BlockStore::work() {
   while (true) {
     work_.wait(lock, [&] { return ending_ || listed_ < asked_ || !urgent_.empty() || !jobs_.empty(); });
     is_working_ = true;
-    std::vector<std::pair<std::string, std::string>> notes;  // Kind and text.
+    Notes notes;
     try {
       if (listed_ < asked_ && !ending_) {
         do_listing(lock, notes);

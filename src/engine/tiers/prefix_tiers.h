@@ -36,8 +36,8 @@ class PrefixTiers {
   // --- Out of the cache
 
   enum class Stored : std::uint8_t { kAll, kLater };
-  /// Stores the blocks of an intact sequence that are not stored yet, from the first one on. kLater: this
-  /// step's bytes are used up, or files are to be written first.
+  /// Stores the missing blocks of an intact sequence, from the first one on. kLater: this step may copy no
+  /// more bytes, or files must be written first.
   Stored store(SeqId seq, std::span<const Token> tokens, const TextOrigin& origin);
 
   // --- Into the cache

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/folder.h"
+#include "base/hex.h"
 #include "base/to_size.h"
 #include "weft/error.h"
 
@@ -20,7 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kExtension = ".packed";
-constexpr std::string_view kTemporary = ".packed.tmp-";  // Of base/atomic_file.h.
 constexpr std::uint64_t kAlignment =
     4096;  // A page, so that a matrix is aligned as memory of its own would be.
 constexpr std::size_t kPieceBytes = base::FileWatch::kPieceBytes;  // What a thread reads and hashes at once.
@@ -108,13 +108,6 @@ std::optional<Contents> read_contents(const base::MappedFile& mapped, base::Hash
   return contents;
 }
 
-std::string hex(base::Hash128 hash) {
-  std::string text;
-  for (const std::uint64_t half : {hash.high, hash.low})
-    for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[half >> shift & 15];
-  return text;
-}
-
 }  // namespace
 
 std::uint64_t PackedCache::Trailer::own_hash() const {
@@ -125,7 +118,7 @@ PackedCache::PackedCache(const PackedCacheOptions& options, const PackedModel& m
     : options_(options),
       model_(model),
       path_(options.folder /
-            (model.name.substr(0, kMaxNameBytes) + "-" + hex(model.key) + std::string(kExtension))) {
+            (model.name.substr(0, kMaxNameBytes) + "-" + base::to_hex(model.key) + std::string(kExtension))) {
   // The time of last use, for prune(). At most once a day, since each change makes other processes read the
   // file again. Before the file is opened: from then on only other processes write to it.
   std::error_code ignored;
@@ -160,25 +153,10 @@ void PackedCache::make_room() {
   if (n_bytes > options_.max_bytes) return;
   fs::create_directories(options_.folder);
 
-  struct Found {
-    fs::path path;
-    fs::file_time_type used;
-    std::uint64_t bytes;
-  };
-  std::vector<Found> files;
+  std::vector<base::CachedFile> files = base::cached_files(options_.folder, kExtension);
+  std::erase_if(files, [&](const base::CachedFile& file) { return file.path == path_; });
   std::uint64_t total = 0;
-  for (const std::string& name : base::names_in(options_.folder).value_or(std::vector<std::string>())) {
-    const fs::path item = options_.folder / name;
-    if (name.find(kTemporary) != std::string::npos) base::remove_abandoned(item);
-    std::error_code gone;  // Another process may be making room, too.
-    const std::uint64_t bytes = fs::file_size(item, gone);
-    if (gone || !name.ends_with(kExtension) || item == path_) continue;
-    const fs::file_time_type used = fs::last_write_time(item, gone);
-    if (gone) continue;
-    files.push_back({item, used, bytes});
-    total += bytes;
-  }
-  std::sort(files.begin(), files.end(), [](const Found& a, const Found& b) { return a.used < b.used; });
+  for (const base::CachedFile& file : files) total += file.bytes;
   const auto has_room = [&](std::uint64_t freed) {
     const fs::space_info disk = fs::space(options_.folder);
     const double left =
