@@ -273,14 +273,16 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
         params.placement.n_ctx_min = kCellsEach;
       }
       if (spec.path == default_path) {
-        const auto others =
+        const OtherMargins margins =
             margins_of_companions(options->mmproj, options->speculation, now, options->context);
-        for (Margin& margin : others(spec.path, *params.registry))
+        for (Margin& margin : margins(spec.path, *params.registry))
           params.placement.margins.push_back(std::move(margin));
       }
       params.placed = [=, &log](const PlacementReport& report) {
-        own->cells = report.n_ctx;
-        own->cells_each = std::min(own->cells_each, report.n_ctx);
+        if (report.n_ctx < report.n_ctx_full) {
+          own->cells = report.n_ctx;
+          own->cells_each = std::min(own->cells_each, report.n_ctx);
+        }
         if (is_worth_a_table(report))
           for (const std::string& line : to_table(report))
             log.write(LogLevel::kInfo, fmt::format("model '{}': {}", spec.name, line));

@@ -139,7 +139,7 @@ class ToolSchemaError : public Error {
 
 /// Limits the tokens of reasoning in a response (ChatTurn::reasoning_budget). The tokens of all reasoning
 /// sections count together, without tags. At the budget the message and the closing tag are forced, after the
-/// end of a character. The response then goes on. A section that opens later is closed at once.
+/// end of a character. The response then continues. A section that opens later is closed at once.
 class ReasoningLimit {
  public:
   using MakeConstraint = std::function<std::unique_ptr<TokenConstraint>(int completion)>;

@@ -43,7 +43,7 @@ struct PlacementReport {
   int n_layers = 0;      ///< Layers on PlacementParams::devices; the output head counts as one.
   int n_layers_all = 0;  ///< The model's layers and its output head.
   int n_cpu_moe = 0;     ///< The first layers whose experts stay on the CPU.
-  int n_ctx = 0;         ///< Cells of the expected context.
+  int n_ctx = 0;         ///< Cells of the expected context; 0: an encoder, which has none.
   int n_ctx_full = 0;    ///< Its cells before `fit` lowered them.
 };
 

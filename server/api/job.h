@@ -40,6 +40,11 @@ struct Job : ServedRequest {
   Fields fields();
   HttpHeaders headers() const;
   void send(const Json& json) const { exchange->send({.body = to_text(json), .headers = headers()}); }
+  /// Sends a response that needs no generation, of an endpoint that may start one.
+  void send_at_once(const Json& json) const {
+    send(json);
+    if (done) done({.status = status});
+  }
 };
 
 /// Starts the generation of `prompts` with the same parameters; `writer` writes the response. `slot` gets the

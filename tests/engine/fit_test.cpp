@@ -11,21 +11,13 @@
 namespace weft {
 namespace {
 
-using test::SmallDevice;
-
 ModelParams params_with(std::uint64_t memory, PlacementParams placement = {}) {
-  const auto registry = load_backends(), plain = load_backends();
-  registry->add({"small0", [] { return std::vector{DeviceInfo{.name = "small0", .backend = "small0"}}; },
-                 [=](std::string_view name, const OpenOptions& options) {
-                   return std::make_shared<SmallDevice>(plain->open("cpu", {.n_threads = options.n_threads}),
-                                                        std::string(name), memory, true, false);
-                 }});
   ModelParams params;
   params.n_threads = 1;
   params.placement = std::move(placement);
   params.placement.devices = {"small0"};
   params.placement.n_ubatch = 16;
-  params.registry = registry;
+  params.registry = test::small_registry(memory);
   return params;
 }
 

@@ -86,11 +86,11 @@ class SmallDevice final : public ForwardingDevice {
   }
 };
 
-/// `small_host`: the CPU's plans have a conduct, too. The devices are small0, small1, ...
-inline std::shared_ptr<const Model> load_with_small(const std::filesystem::path& path, std::uint64_t memory,
-                                                    bool attends, PlacementParams placement = {},
-                                                    bool is_async = false, bool small_host = false,
-                                                    int n_small = 1) {
+/// A registry whose devices small0, small1, ... are like the CPU with `memory` bytes. `small_host`: the CPU's
+/// plans have a conduct, too.
+inline std::shared_ptr<Registry> small_registry(std::uint64_t memory, bool attends = true,
+                                                bool is_async = false, bool small_host = false,
+                                                int n_small = 1) {
   const auto registry = load_backends(), plain = load_backends();
   const auto open = [=](std::string_view name, const OpenOptions& options) {
     const bool is_host = name == "cpu";
@@ -99,23 +99,26 @@ inline std::shared_ptr<const Model> load_with_small(const std::filesystem::path&
                                          is_host ? inner->info().memory_total : memory, is_host || attends,
                                          !is_host && is_async);
   };
-  const auto add = [&](const std::string& backend, const std::string& device) {
-    registry->add(
-        {backend, [=] { return std::vector{DeviceInfo{.name = device, .backend = backend}}; }, open});
+  const auto add = [&](const std::string& name) {
+    registry->add({name, [=] { return std::vector{DeviceInfo{.name = name, .backend = name}}; }, open});
   };
-  if (small_host) add("cpu", "cpu");
+  if (small_host) add("cpu");
+  for (int i = 0; i < n_small; ++i) add("small" + std::to_string(i));
+  return registry;
+}
+
+inline std::shared_ptr<const Model> load_with_small(const std::filesystem::path& path, std::uint64_t memory,
+                                                    bool attends, PlacementParams placement = {},
+                                                    bool is_async = false, bool small_host = false,
+                                                    int n_small = 1) {
   ModelParams params;
   params.n_threads = 1;
   params.placement = std::move(placement);
   params.placement.devices.clear();
-  for (int i = 0; i < n_small; ++i) {
-    const std::string name = "small" + std::to_string(i);
-    add(name, name);
-    params.placement.devices.push_back(name);
-  }
+  for (int i = 0; i < n_small; ++i) params.placement.devices.push_back("small" + std::to_string(i));
   params.placement.n_ctx = 256;
   params.placement.n_ubatch = 16;
-  params.registry = registry;
+  params.registry = small_registry(memory, attends, is_async, small_host, n_small);
   return Model::load(path, params);
 }
 

@@ -34,11 +34,6 @@ EmbeddingOrder read_ollama_embedding(Fields& fields, Job& job, std::string field
 }
 
 /// A request without inputs only loads the model.
-void send_no_vectors(Job& job, const Json& json) {
-  job.send(json);
-  if (job.done) job.done({.status = job.status});
-}
-
 bool is_no_input(const Json& body, const std::string& field) {
   const auto found = body.find(field);
   return found == body.end() || found->is_null() || *found == "" || *found == Json::array();
@@ -58,7 +53,7 @@ void ollama_embed(Job& job) {
   Json head = {{"model", job.model_name}};
   if (order.prompts.empty()) {
     head["embeddings"] = Json::array();
-    return send_no_vectors(job, head);
+    return job.send_at_once(head);
   }
   order.answer = [head, start = job.start, load = std::chrono::steady_clock::now() - job.start](
                      const auto& vectors, std::size_t n_tokens) {
@@ -77,7 +72,7 @@ void ollama_embeddings(Job& job) {
   if (is_no_input(job.body, "prompt")) job.body.erase("prompt");
   EmbeddingOrder order = read_ollama_embedding(fields, job, "prompt");
   fields.done();
-  if (order.prompts.empty()) return send_no_vectors(job, {{"embedding", Json::array()}});
+  if (order.prompts.empty()) return job.send_at_once({{"embedding", Json::array()}});
   if (order.prompts.size() != 1)
     throw bad_request("prompt", "'prompt' must be one string; /api/embed takes several as 'input'");
   order.form.norm = -1;  // This endpoint does not normalise, unlike /api/embed.

@@ -97,8 +97,7 @@ void submit_ollama(Job& job, OllamaStyle style, ReadAnswer answer, std::vector<T
 
 /// The response to a request without a prompt.
 void report(Job& job, OllamaForm form, std::string_view reason) {
-  job.send(ollama_json(form, job.model_name, "", reason));
-  if (job.done) job.done({.status = job.status});
+  job.send_at_once(ollama_json(form, job.model_name, "", reason));
 }
 
 /// The images in "images", as marks.

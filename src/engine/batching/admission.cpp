@@ -78,12 +78,11 @@ bool Admission::admit(std::vector<StreamPtr>& running) {
     }
     ++n_seen;
     concerned_ = stream;
-    if (cache_.restores_more(*stream)) {
+    if (cache_.restores_more(*stream, match)) {
       any_restoring_ = true;
       ++entry;
       continue;
     }
-    match = cache_.look_up(*stream);
     // A stream that would run alone is always admitted: it fits, or its own steps make room.
     if (!cache_.make_room(n_needed(*stream, match, running), match, running, n_cached) && !running.empty()) {
       if (stream->schedule.n_passed() >= kMaxPassed) break;

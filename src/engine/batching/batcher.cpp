@@ -170,7 +170,7 @@ void Batcher::Impl::store_idle() {
       cache.store_idle();
       if (cache.wants_store() && !can_go_on()) cache.wait_for_files();
     });
-  } catch (const std::exception&) {  // The next steps compute what was damaged.
+  } catch (const std::exception&) {  // The next steps compute damaged sequences again.
   }
 }
 

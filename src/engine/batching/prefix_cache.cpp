@@ -20,9 +20,6 @@ int max_snapshots(const Context& context, const BatcherParams& params) {
       std::min<std::int64_t>({params.n_snapshots, n_in_bytes, context.params().n_sequences / 2}));
 }
 
-std::span<const Token> all_but_last(const Stream& stream) {
-  return stream.tokens().first(stream.tokens().size() - 1);
-}
 std::span<const Token> first(const std::vector<Token>& text, int n) {
   return std::span(text).first(to_size(n));
 }
@@ -76,7 +73,7 @@ void PrefixCache::reset() {
 
 PrefixCache::Match PrefixCache::look_up(const Stream& stream) const {
   if (!shares(stream) || !stream.reuses_prefix()) return {};
-  return find(all_but_last(stream), stream.origin());
+  return find(stream.all_but_last(), stream.origin());
 }
 
 PrefixCache::Match PrefixCache::find(std::span<const Token> text, const TextOrigin& origin) const {
@@ -222,7 +219,7 @@ std::vector<int> PrefixCache::snapshots_on_the_way(const Stream& stream, const M
   if (!keeps_snapshots() || !shares(stream)) return {};
   std::vector<int> lengths = stream.params().snapshot_at;
   // Another sequence has this prefix and cannot be cut there.
-  lengths.push_back(index_.find(all_but_last(stream), stream.origin()).n);
+  lengths.push_back(index_.find(stream.all_but_last(), stream.origin()).n);
   std::erase_if(lengths, [&](int n) { return n < kMinPause || n <= match.n + kWorthWaiting; });
   return lengths;
 }

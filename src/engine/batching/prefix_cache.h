@@ -127,9 +127,9 @@ class PrefixCache {
   void begin_step() {
     if (tiers_ != nullptr) tiers_->begin_step();
   }
-  /// Restores stored blocks of a waiting stream's prompt as an idle sequence. True while more of them are to
-  /// come: the stream waits for them.
-  bool restores_more(Stream& stream);
+  /// Restores stored blocks of a waiting stream's prompt as an idle sequence, and updates its `match`. True
+  /// while more of them are to come: the stream waits for them.
+  bool restores_more(Stream& stream, Match& match);
   /// Waits a moment for files.
   void wait_for_files() {
     if (tiers_ != nullptr) tiers_->wait();

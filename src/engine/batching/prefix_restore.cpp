@@ -7,15 +7,14 @@
 
 namespace weft::engine {
 
-bool PrefixCache::restores_more(Stream& stream) {
+bool PrefixCache::restores_more(Stream& stream, Match& match) {
   if (tiers_ == nullptr || !shares(stream) || !stream.reuses_prefix()) return false;
   CacheState& cached = stream.cached;
   if (cached.restored()) return false;
   RestorePlan& plan = cached.plan();
-  const std::span<const Token> text = stream.tokens().first(stream.tokens().size() - 1);
+  const std::span<const Token> text = stream.all_but_last();
   if (!tiers_->make(plan, text, stream.origin())) return true;
   while (true) {
-    const Match match = look_up(stream);
     if (PrefixTiers::reach(plan) <= match.n + kWorthRestoring) break;
     if (!tiers_->may_copy()) return true;
     const auto piece = std::ranges::find_if(
@@ -27,7 +26,9 @@ bool PrefixCache::restores_more(Stream& stream) {
       plan.pieces.erase(piece, plan.pieces.end());
       continue;
     }
-    if (!restore_piece(*piece, taken, text, stream.origin(), match)) break;
+    const bool restored = restore_piece(*piece, taken, text, stream.origin(), match);
+    match = look_up(stream);  // Eviction may have shortened it.
+    if (!restored) break;
   }
   cached.set_restored();
   return false;

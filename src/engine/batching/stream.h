@@ -43,6 +43,8 @@ class Stream {
   void prepare();
   /// The prompt and the drawn tokens, without those dropped by context shifts.
   std::span<const Token> tokens() const { return writer_ ? text_ : request_->prompt; }
+  /// The tokens that may come from a cache: the last one is always computed, for its logits.
+  std::span<const Token> all_but_last() const { return tokens().first(tokens().size() - 1); }
   /// The same after prepare(), and empty before.
   const std::vector<Token>& text() const { return text_; }
   /// A context shift has dropped the `n` tokens after the first `keep` from the cache.

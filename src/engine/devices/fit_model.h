@@ -9,9 +9,8 @@
 // If the model does not fit, the parameters that the user left open change, in this order. The first choice
 // that fits is taken.
 //   1. A shorter context, if all layers fit with one: the longest that fits.
-//   2. Experts of the first layers on the CPU: as few layers as possible. Dense parts are read for each
-//   token,
-//      experts for some, so experts leave the fast device first.
+//   2. Experts of the first layers on the CPU: as few layers as possible. Each token reads the dense parts
+//      and only some experts, so experts leave the fast device first.
 //   3. One layer less on the devices at a time, with all experts on the CPU.
 //   4. The shortest context, with 2 and 3.
 #include <functional>
