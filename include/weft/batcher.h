@@ -145,9 +145,11 @@ struct RequestParams {
   std::vector<Token> stop_tokens = {};
   /// Strings that the completion never contains; ASCII letters match in both cases. When one is complete, the
   /// completion goes back to the token where the string begins, bans this token there, and draws again.
-  /// Tokens that may begin such a string are held back. A completion discards at most as many tokens as it
-  /// may generate, or 256 if that is less; then it ends with kLength. Error kInvalidArgument for a model
-  /// whose cache cannot go back (KvCache::cuts_back), and for a prompt that ends with an image or audio.
+  /// Tokens that may begin such a string are held back; others are final. If other tokens then take the place
+  /// of held ones, and the string begins in a final one, the first token after it is banned. A completion
+  /// discards at most as many tokens as it may generate, or 256 if that is less; then it ends with kLength.
+  /// Error kInvalidArgument for a model whose cache cannot go back (KvCache::cuts_back), and for a prompt
+  /// that ends with an image or audio.
   std::vector<std::string> banned_strings = {};
   /// If not kNone, the request generates nothing. It returns the pooled embedding of its prompt
   /// (Output::embedding) and ends with kLength. For kMean the whole prompt is computed, even if a prefix is

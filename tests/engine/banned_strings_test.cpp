@@ -36,10 +36,30 @@ Token best_after(const std::shared_ptr<const Model>& model, const std::vector<To
   return test::alone(model, ask).tokens.front();
 }
 
-/// Draws greedily, and goes back by hand.
+/// The number of bytes at the end of a text that may begin a banned string.
+std::size_t n_open(const std::string& text, const std::vector<std::string>& strings) {
+  std::size_t most = 0;
+  for (const std::string& one : strings)
+    for (std::size_t n = std::min(text.size(), one.size() - 1); n > most; --n)
+      if (text.ends_with(std::string_view(one).substr(0, n))) most = n;
+  return most;
+}
+
+/// Draws greedily, and goes back by hand. Tokens are final once no banned string can begin in them.
 std::vector<Token> reference(const std::shared_ptr<const Model>& model, const Ask& ask) {
+  std::vector<std::string> strings;
+  for (const std::string& banned : ask.params.banned_strings) strings.push_back(lower(banned));
   std::vector<Token> tokens;
   std::vector<std::set<Token>> bans(1);
+  std::size_t n_final = 0;
+  const auto token_at = [&](std::size_t byte) {
+    std::size_t place = 0;
+    for (std::size_t n = 0; place < tokens.size(); ++place) {
+      n += model->tokenizer().piece(tokens[place]).size();
+      if (n > byte) break;
+    }
+    return place;
+  };
   while (static_cast<int>(tokens.size()) < ask.params.n_predict) {
     std::vector<Token> text = ask.prompt;
     text.insert(text.end(), tokens.begin(), tokens.end());
@@ -49,16 +69,17 @@ std::vector<Token> reference(const std::shared_ptr<const Model>& model, const As
     const std::string all = lower(bytes_of(*model, tokens));
     std::size_t first = std::string::npos;  // Where the banned string that ends first begins.
     std::size_t end = std::string::npos;
-    for (const std::string& banned : ask.params.banned_strings) {
-      const std::size_t at = all.find(lower(banned));
+    for (const std::string& banned : strings) {
+      const std::size_t at = all.find(banned);
       if (at == std::string::npos) continue;
       const std::size_t its_end = at + banned.size();
       if (its_end < end || (its_end == end && at < first)) first = at, end = its_end;
     }
-    if (first == std::string::npos) continue;
-    std::size_t place = 0;
-    for (std::size_t n = 0; n + model->tokenizer().piece(tokens[place]).size() <= first; ++place)
-      n += model->tokenizer().piece(tokens[place]).size();
+    if (first == std::string::npos) {
+      n_final = std::max(n_final, token_at(all.size() - n_open(all, strings)));
+      continue;
+    }
+    const std::size_t place = std::max(token_at(first), n_final);
     bans[place].insert(tokens[place]);
     tokens.resize(place);
     bans.resize(place + 1);
