@@ -15,7 +15,8 @@ namespace weft {
 struct CacheTiers {
   /// For ram_bytes: a quarter of the memory that is free when the batcher is made, at most 8 GiB.
   static constexpr std::int64_t kAutomatic = -1;
-  /// The most bytes of host memory for evicted prefixes. 0: none. Taken as prefixes are evicted.
+  /// The most bytes of host memory for evicted prefixes. 0: none. Taken as prefixes are evicted. With `disk`,
+  /// at least 256 MiB may hold states on their way to and from files.
   std::int64_t ram_bytes = 0;
   /// A folder for files of prefixes, which survive the process. Made (mode 0700) if it is missing; its files
   /// have the mode 0600. Several processes and models can share it. Empty: no files. With a folder, finished

@@ -175,9 +175,10 @@ Destination destination_of(const gguf::File& file, const model::ModelDescription
 
 /// Opens the devices and loads the weights. If it throws, some of them are loaded.
 void place_weights(engine::ModelImpl& impl, Destination to, const ModelParams& params) {
+  impl.isa = feature_of(params.isa);
   impl.devices = exec::open_devices(*to.registry, to.placement,
                                     {.n_threads = params.n_threads,
-                                     .feature = feature_of(params.isa),
+                                     .feature = impl.isa,
                                      .repack = params.repack,
                                      .kept = kept_weights(impl, params, to.placement.devices),
                                      .compiled = params.pack_cache});

@@ -32,6 +32,7 @@ struct ModelFile {
 /// The weights, and the devices that they are on.
 struct PlacedWeights {
   exec::DeviceSet devices;
+  std::string isa;                 // The instruction set that CPUs were asked to use. Empty: their best.
   std::vector<double> row_shares;  // The devices' shares of matrices that are cut by rows.
   std::vector<int> device_of;  // By node of the model's graph, without rotations of caches (ops::Hadamard).
   /// Generated weights that no file stores in this form, for tensors that read them in place

@@ -200,7 +200,68 @@ TEST_P(CacheTiersOf, LimitsHold) {
   EXPECT_LE(n_bytes, 1u << 20);
 }
 
+TEST_P(CacheTiersOf, SequencesThatExceedEveryLimitEnd) {
+  // Larger than memory, than the folder, and than both.
+  for (const bool has_files : {false, true}) {
+    fs::remove_all(folder_);
+    CacheTiers tiers = has_files ? on_disk() : CacheTiers();
+    tiers.ram_bytes = has_files ? 0 : 1 << 16;
+    tiers.disk_bytes = 1 << 10;
+    Context context(model_, params_);
+    Batcher batcher(context, {.tiers = tiers});
+    const Ask ask = tier_ask(*model_, 900, 4);
+    expect_same(ask_batcher(batcher, ask), alone(model_, ask), "beyond all limits");
+    if (!has_files) {  // Otherwise states may still wait to be written.
+      EXPECT_LE(batcher.stats().tiers.ram_bytes, 1 << 16);
+    }
+    EXPECT_LE(batcher.stats().tiers.disk_bytes, 1 << 10);
+    ask_batcher(batcher, b_);
+  }
+}
+
+TEST_P(CacheTiersOf, LargerContextsKeepTheirFiles) {
+  {
+    Context context(model_, params_);
+    Batcher batcher(context, {.tiers = on_disk()});
+    ask_batcher(batcher, a_);
+  }
+  const std::vector<fs::path> files = files_in(folder_);
+  {
+    ContextParams small = params_;
+    small.n_ctx = 128;
+    small.n_sequences = 2;
+    Context context(model_, small);
+    Batcher batcher(context, {.tiers = on_disk()});
+    const Ask ask = tier_ask(*model_, 20, 5);
+    expect_same(ask_batcher(batcher, ask), alone(model_, ask), "a small context");
+  }
+  const std::vector<fs::path> left = files_in(folder_);
+  EXPECT_TRUE(std::includes(left.begin(), left.end(), files.begin(), files.end()));
+  EXPECT_TRUE(notes_.empty());
+}
+
+using CacheTiersOfChains = CacheTiersOf;
+
+TEST_P(CacheTiersOfChains, TheBeginOfAPromptIsDroppedLast) {
+  Context context(model_, params_);
+  std::int64_t n_bytes = 0;
+  {
+    Batcher batcher(context, {.tiers = {.ram_bytes = std::int64_t{1} << 30}});
+    for (const Ask& ask : {a_, b_, c_}) ask_batcher(batcher, ask);
+    n_bytes = batcher.stats().tiers.ram_bytes;
+  }
+  // The last sequences are not stored yet, so three chains have no room.
+  Batcher batcher(context, {.tiers = {.ram_bytes = n_bytes}});
+  for (const Ask& ask : {a_, b_, c_}) ask_batcher(batcher, ask);
+  ask_batcher(batcher, tier_ask(*model_, 500, 6));
+  ask_batcher(batcher, tier_ask(*model_, 500, 7));
+  EXPECT_LE(batcher.stats().tiers.ram_bytes, n_bytes);
+  EXPECT_GE(ask_batcher(batcher, c_).stats.n_cached, 256);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, CacheTiersOf, testing::Values("llama", "gemma3", "lfm2", "mamba"),
+                         [](const auto& param_info) { return std::string(param_info.param); });
+INSTANTIATE_TEST_SUITE_P(Models, CacheTiersOfChains, testing::Values("llama"),
                          [](const auto& param_info) { return std::string(param_info.param); });
 
 }  // namespace

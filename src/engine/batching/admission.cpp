@@ -78,7 +78,7 @@ bool Admission::admit(std::vector<StreamPtr>& running) {
     }
     ++n_seen;
     concerned_ = stream;
-    if (cache_.restores_more(*stream, match)) {
+    if (cache_.restores_more(*stream, match, running, n_cached)) {
       any_restoring_ = true;
       ++entry;
       continue;

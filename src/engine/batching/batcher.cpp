@@ -160,11 +160,13 @@ bool Batcher::Impl::step() {
   const bool told = !outbox.empty();
   deliver();
   store_idle();
-  return told || can_go_on() || cache.wants_store();
+  return told || can_go_on() || wants_store();
 }
 
+bool Batcher::Impl::wants_store() const { return !stepper.recovery().suspended() && cache.wants_store(); }
+
 void Batcher::Impl::store_idle() {
-  if (stepper.recovery().suspended() || !cache.wants_store()) return;
+  if (!wants_store()) return;
   try {
     stepper.between_steps([&] {
       cache.store_idle();

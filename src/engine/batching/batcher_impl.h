@@ -36,6 +36,7 @@ struct Batcher::Impl {
   void set_paused(RequestId id, int completion, bool paused);
   bool step();
   bool can_go_on() const;
+  bool wants_store() const;
   /// Copies finished sequences to the cache tiers, as far as this step may.
   void store_idle();
   std::optional<engine::Clock::time_point> next_deadline() const;

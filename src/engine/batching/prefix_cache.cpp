@@ -35,7 +35,7 @@ PrefixCache::PrefixCache(Context& context, Drafter* drafter, const BatcherParams
       max_snapshots_(max_snapshots(context, params)),
       counters_(counters),
       index_(context.params().n_sequences),
-      is_stored_(to_size(context.params().n_sequences), false),
+      n_stored_(to_size(context.params().n_sequences), 0),
       is_snapshot_(to_size(context.params().n_sequences), false) {
   const CacheTiers& tiers = params.tiers;
   if (reuse_prefixes_ && (tiers.ram_bytes != 0 || !tiers.disk.empty()) &&
@@ -109,6 +109,7 @@ void PrefixCache::settle(Stream& stream, Match match) {
                          ((match.n == index_.size(match.holder) && !is_snapshot(match.holder)) ||
                           (free_.empty() && idle_.size() == 1));
   if (take_over) {
+    if (match.n < index_.size(match.holder)) store_last(match.holder);
     std::erase(idle_, match.holder);
     stream.cached.take_sequence(match.holder);
     is_snapshot(match.holder) = false;
@@ -274,7 +275,7 @@ void PrefixCache::leave_snapshot(const Stream& stream) {
   if (drafter_ != nullptr) drafter_->copy(stream.cached.seq(), seq, n);
   index_.append(seq, first(stream.text(), n), stream.origin());
   is_snapshot(seq) = true;
-  is_stored_[to_size(seq)] = false;
+  n_stored_[to_size(seq)] = 0;
   idle_.push_back(seq);
   ++counters_.n_snapshots;
   broken_ = false;
@@ -284,7 +285,7 @@ void PrefixCache::retire(Stream& stream) {
   const SeqId seq = stream.cached.seq();
   const bool needless = cuts_anywhere_ ? index_.covered(seq) : index_.doubled(seq);
   if (!shares(stream) || needless || !index_.knows(seq)) return release(stream);  // Not known: it is empty.
-  is_stored_[to_size(seq)] = false;
+  n_stored_[to_size(seq)] = 0;
   idle_.push_back(stream.cached.give_up_sequence());
 }
 
@@ -297,7 +298,7 @@ template <typename F>
 bool PrefixCache::evict_first(F fits) {
   const auto victim = std::find_if(idle_.begin(), idle_.end(), fits);
   if (victim == idle_.end()) return false;
-  store(*victim);
+  store_last(*victim);
   empty(*victim);
   idle_.erase(victim);
   ++counters_.n_evicted;
@@ -321,6 +322,7 @@ bool PrefixCache::shorten(const Match& match) {
   if (match.holder < 0) return false;
   const int n = std::max(match.n, 1);  // A sequence without tokens would lose its source.
   if (n >= index_.size(match.holder) || !is_idle(match.holder)) return false;
+  store_last(match.holder);
   const std::vector<Token> kept = index_.text(match.holder, n);
   const TextOrigin origin = index_.origin(match.holder);
   broken_ = true;
@@ -443,7 +445,7 @@ bool PrefixCache::restore(std::span<const std::byte> state, std::span<const Toke
     index_.append(seq, text, origin);
   }
   is_snapshot(seq) = false;
-  is_stored_[to_size(seq)] = false;
+  n_stored_[to_size(seq)] = 0;
   if (!restored) {
     free_.push_back(seq);
   } else if (cuts_anywhere_ ? index_.covered(seq) : index_.doubled(seq)) {

@@ -79,7 +79,8 @@ class PrefixCache {
   void retire(Stream& stream);
   /// Frees the stream's sequences.
   void release(Stream& stream);
-  /// Evicts the least recently used idle sequence other than `except`. False if there is none.
+  /// Evicts the least recently used idle sequence other than `except`, which the tiers may copy from the
+  /// device first. False if there is none.
   bool evict(SeqId except = -1);
   /// Evicts idle sequences that a failed step has left undefined (KvCache::intact).
   void evict_unsound();
@@ -128,8 +129,9 @@ class PrefixCache {
     if (tiers_ != nullptr) tiers_->begin_step();
   }
   /// Restores stored blocks of a waiting stream's prompt as an idle sequence, and updates its `match`. True
-  /// while more of them are to come: the stream waits for them.
-  bool restores_more(Stream& stream, Match& match);
+  /// while more of them are to come: the stream waits for them. `running` and `n_cached`: see make_room().
+  bool restores_more(Stream& stream, Match& match, std::span<const StreamPtr> running,
+                     std::optional<int>& n_cached);
   /// Waits a moment for files.
   void wait_for_files() {
     if (tiers_ != nullptr) tiers_->wait();
@@ -156,11 +158,16 @@ class PrefixCache {
  private:
   /// The longest cached prefix of this origin; at least a holder of its source, if there is one.
   Match find(std::span<const Token> text, const TextOrigin& origin) const;
-  /// Restores a piece of `text`, whose cached prefix is `match`. False if there is no room.
+  /// Restores a piece of `text`, whose cached prefix is `match`. There must be cells for it. False if there
+  /// is no room.
   bool restore_piece(const StoredPiece& piece, const BlockStore::Taken& taken, std::span<const Token> text,
                      const TextOrigin& origin, const Match& match);
-  /// Copies a sequence to the tiers, as far as this step may.
-  void store(SeqId seq);
+  /// Copies an idle sequence to the tiers, as far as this step may. What fails is given up.
+  void store(SeqId seq) noexcept;
+  /// The same for one that is about to be cut or evicted: blocks that the tiers have dropped are copied
+  /// again.
+  void store_last(SeqId seq) noexcept;
+  bool is_stored(SeqId seq) const { return n_stored_[to_size(seq)] >= index_.size(seq); }
   /// Copies all idle sequences to the files.
   void store_all();
   /// Counts a stream's source: encoded for it, or shared.
@@ -202,7 +209,7 @@ class PrefixCache {
   std::vector<SeqId> idle_;  // Least recently used first.
   bool broken_ = false;
   std::unique_ptr<PrefixTiers> tiers_;  // Null: none.
-  std::vector<bool> is_stored_;         // By idle sequence: the tiers have all that they take of it.
+  std::vector<int> n_stored_;           // By idle sequence: PrefixTiers::store.
   std::vector<bool> is_snapshot_;       // By sequence: a snapshot stays idle when a stream begins with it.
 };
 

@@ -6,16 +6,25 @@
 #include "engine/batching/prefix_cache.h"
 
 namespace weft::engine {
+namespace {
 
-bool PrefixCache::restores_more(Stream& stream, Match& match) {
+/// The cells of a restored block, in whole pages.
+std::int64_t n_cells(const BlockStore::Taken& taken) {
+  return (std::ssize(taken.symbols) + kPageCells - 1) / kPageCells * kPageCells;
+}
+
+}  // namespace
+
+bool PrefixCache::restores_more(Stream& stream, Match& match, std::span<const StreamPtr> running,
+                                std::optional<int>& n_cached) {
   if (tiers_ == nullptr || !shares(stream) || !stream.reuses_prefix()) return false;
   CacheState& cached = stream.cached;
   if (cached.restored()) return false;
   RestorePlan& plan = cached.plan();
   const std::span<const Token> text = stream.all_but_last();
-  if (!tiers_->make(plan, text, stream.origin())) return true;
-  while (true) {
-    if (PrefixTiers::reach(plan) <= match.n + kWorthRestoring) break;
+  const auto is_worth = [&](std::ptrdiff_t n) { return n > match.n + kWorthRestoring; };
+  if (is_worth(std::ssize(text)) && !tiers_->make(plan, text, stream.origin(), match.n)) return true;
+  while (is_worth(PrefixTiers::reach(plan))) {
     if (!tiers_->may_copy()) return true;
     const auto piece = std::ranges::find_if(
         plan.pieces, [&](const StoredPiece& one) { return one.begin + one.n_common > match.n; });
@@ -26,7 +35,9 @@ bool PrefixCache::restores_more(Stream& stream, Match& match) {
       plan.pieces.erase(piece, plan.pieces.end());
       continue;
     }
-    const bool restored = restore_piece(*piece, taken, text, stream.origin(), match);
+    const bool restored = make_room(n_cells(taken), match, running, n_cached) &&
+                          restore_piece(*piece, taken, text, stream.origin(), match);
+    n_cached.reset();
     match = look_up(stream);  // Eviction may have shortened it.
     if (!restored) break;
   }
@@ -50,8 +61,7 @@ bool PrefixCache::restore_piece(const StoredPiece& piece, const BlockStore::Take
   SeqId to = seq;  // Becomes the cached prefix.
   bool done = false;
   try {
-    while (!(done = context_.restore(*taken.state, seq)) && evict(match.holder)) {
-    }
+    done = context_.restore(*taken.state, seq);
     if (done && extends) {
       // The blocks before this one are in a sequence of their own already, or in part of another one.
       const bool is_own = is_idle(match.holder) && index_.size(match.holder) == piece.begin;
@@ -78,14 +88,13 @@ bool PrefixCache::restore_piece(const StoredPiece& piece, const BlockStore::Take
   } catch (const Error& error) {
     give_back(seq);
     broken_ = false;
-    if (error.code() != ErrorCode::kInvalidFile && error.code() != ErrorCode::kInvalidArgument &&
-        error.code() != ErrorCode::kUnsupported)
-      throw;
-    tiers_->drop_damaged(piece, error.what());
+    if (error.code() == ErrorCode::kDevice) throw;
+    tiers_->drop(piece, error.what(), error.code() == ErrorCode::kInvalidFile);
     return false;
   }
   if (done) {
     is_snapshot(to) = false;
+    n_stored_[to_size(to)] = 0;
     const int n_before = index_.size(to);
     index_.append(to, text.subspan(to_size(n_before), to_size(end - n_before)), origin);
     idle_.push_back(to);
@@ -95,23 +104,33 @@ bool PrefixCache::restore_piece(const StoredPiece& piece, const BlockStore::Take
   return done;
 }
 
-void PrefixCache::store(SeqId seq) {
-  if (tiers_ == nullptr || is_stored_[to_size(seq)]) return;
-  const std::vector<Token> tokens = index_.text(seq, index_.size(seq));
-  is_stored_[to_size(seq)] = tiers_->store(seq, tokens, index_.origin(seq)) == PrefixTiers::Stored::kAll;
+void PrefixCache::store(SeqId seq) noexcept {
+  if (tiers_ == nullptr || is_stored(seq)) return;
+  int& n_stored = n_stored_[to_size(seq)];
+  const int n = index_.size(seq);
+  try {
+    n_stored = tiers_->store(seq, index_.text(seq, n), index_.origin(seq), n_stored);
+  } catch (...) {  // The tiers are optional. A lost device shows in the next step.
+    n_stored = n;
+  }
+}
+
+void PrefixCache::store_last(SeqId seq) noexcept {
+  n_stored_[to_size(seq)] = 0;
+  store(seq);
 }
 
 bool PrefixCache::wants_store() const {
   if (tiers_ == nullptr) return false;
   const bool is_short_of_room = context_.cache().cells_used() * 2 > context_.cache().cells_total();
   return (tiers_->has_files() || is_short_of_room) &&
-         std::ranges::any_of(idle_, [&](SeqId seq) { return !is_stored_[to_size(seq)]; });
+         std::ranges::any_of(idle_, [&](SeqId seq) { return !is_stored(seq); });
 }
 
 void PrefixCache::store_idle() {
   for (const SeqId seq : idle_) {
     store(seq);
-    if (!is_stored_[to_size(seq)]) return;
+    if (!is_stored(seq)) return;
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/atomic_file.h"
 #include "base/read_file.h"
+#include "base/to_size.h"
 #include "engine/boundary.h"
 #include "engine/context/context_impl.h"
 #include "engine/context_params.h"
@@ -184,6 +185,10 @@ void Context::Impl::prepare_save(std::optional<SeqId> seq) {
 std::vector<std::byte> Context::Impl::save(std::optional<SeqId> seq, Pos begin, Pos end) {
   prepare_save(seq);
   std::vector<std::byte> bytes;
+  if (seq) {  // Growing would take twice the memory.
+    const Pos n = std::min(end, cache.sequences().next_pos(*seq)) - begin;
+    bytes.reserve(to_size(states.sequence_bytes(std::clamp(n, 0, cache.sequences().cells_total()))));
+  }
   states.save(
       seq, [&](std::span<const std::byte> part) { bytes.insert(bytes.end(), part.begin(), part.end()); },
       begin, end);

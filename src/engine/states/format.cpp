@@ -16,7 +16,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "states are written as they lie in memory");
 
 constexpr std::array<char, 8> kMagic = {'w', 'e', 'f', 't', 's', 't', 'a', 't'};
-constexpr std::uint32_t kVersion = 3;
 
 struct Header {
   std::array<char, 8> magic;
@@ -255,7 +254,7 @@ void write_state(const StateOwner& owner, const State& state,
       head_bytes(owner, snapshot.pages.size(), snapshot.texts.size(), n_extents, n_adapters);
   const Header header = {
       .magic = kMagic,
-      .version = kVersion,
+      .version = kStateVersion,
       .whole = state.whole ? 1u : 0u,
       .head_bytes = n_head,
       .total_bytes = n_head + tail_bytes(owner, RowCounts(state)),
@@ -306,9 +305,9 @@ State read_state(const StateOwner& owner, std::span<const std::byte> bytes) {
   std::memcpy(&header, bytes.data(), sizeof(Header));
   if (header.magic != kMagic)
     throw Error(ErrorCode::kInvalidFile, "these bytes are not a state that weft saved");
-  if (header.version != kVersion)
+  if (header.version != kStateVersion)
     throw Error(ErrorCode::kUnsupported, "the state has version " + std::to_string(header.version) +
-                                             ", this weft reads version " + std::to_string(kVersion));
+                                             ", this weft reads version " + std::to_string(kStateVersion));
   if (header.total_bytes != bytes.size())
     damaged("it has " + std::to_string(bytes.size()) + " of " + std::to_string(header.total_bytes) +
             " bytes");

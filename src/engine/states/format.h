@@ -26,6 +26,9 @@
 
 namespace weft::engine {
 
+/// Raised when the format, or the meaning of a cache's bytes, changes.
+inline constexpr std::uint32_t kStateVersion = 3;
+
 /// The properties that must agree between the context that wrote a state and the one that restores it.
 struct StateOwner {
   struct Cache {

@@ -239,6 +239,18 @@ std::int64_t States::snapshot_bytes() const {
   return n;
 }
 
+std::int64_t States::sequence_bytes(std::int64_t n_tokens) const {
+  constexpr std::int64_t kHead = 4096;
+  std::int64_t n = kHead + n_tokens;
+  for (std::size_t i = 0; i < caches_.size(); ++i) {
+    const kv::SequenceMemory* const memory = caches_[i].memory;
+    if (owner_.caches[i].of_sources) continue;
+    n += static_cast<std::int64_t>(owner_.caches[i].row_bytes()) *
+         (memory == nullptr ? n_tokens : std::min(memory->max_rows_each(), n_tokens));
+  }
+  return n;
+}
+
 /// Reads a state and assigns its sequences.
 State States::read(std::span<const std::byte> bytes, std::optional<SeqId> seq) const {
   State state = read_state(owner_, bytes);

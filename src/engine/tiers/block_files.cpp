@@ -75,7 +75,7 @@ struct Head {
   std::size_t n_bytes = 0;  // Of header and symbols.
 };
 
-/// Throws Error kInvalidFile for damaged files, and kNotFound or kIo.
+/// Throws Error kInvalidFile for damaged files, kUnsupported for states larger than `max_state`, and kIo.
 Head read_head(const base::OpenFile& file, const base::Hash128& owner, const base::Hash128& own,
                std::uint64_t max_state) {
   Head head;
@@ -83,10 +83,9 @@ Head read_head(const base::OpenFile& file, const base::Hash128& owner, const bas
   const auto damaged = [&](const char* what) { throw_damaged(file.path(), what); };
   if (file.read_at(0, std::as_writable_bytes(std::span(&header, 1))) < sizeof(Header)) damaged("it is cut");
   if (header.magic != Header().magic || header.version != kVersion) damaged("it has another format");
-  if (header.n_symbols < 1 || header.n_symbols > kMaxSymbols || header.n_state > max_state)
-    damaged("its counts are too large");
+  if (header.n_symbols < 1 || header.n_symbols > kMaxSymbols) damaged("its counts are too large");
   head.n_bytes = sizeof(Header) + header.n_symbols * sizeof(Symbol);
-  if (file.size() != head.n_bytes + header.n_state) damaged("it is cut");
+  if (file.size() < head.n_bytes || file.size() - head.n_bytes != header.n_state) damaged("it is cut");
   std::vector<Symbol>& symbols = head.block.symbols;
   symbols.resize(header.n_symbols);
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(symbols));
@@ -95,6 +94,8 @@ Head read_head(const base::OpenFile& file, const base::Hash128& owner, const bas
   if (header.hash != head_hash(header, symbols)) damaged("its header has a wrong checksum");
   if (header.owner != owner || block_hash(header.parent, symbols) != own)
     damaged("it has another file's name");
+  if (header.n_state > max_state)
+    throw Error(ErrorCode::kUnsupported, file.path().string() + " has more tokens than this context");
   return head;
 }
 
@@ -132,7 +133,6 @@ BlockFiles::Listing BlockFiles::list() {
     throw Error(ErrorCode::kIo, "cannot read the folder " + folder_.string() + ": " + error.message());
   // Changes within the clock's resolution of the listing have the same time, so a recent one proves nothing.
   if (listed_at_ == time && fs::file_time_type::clock::now() - time > std::chrono::seconds(2)) return listing;
-  listed_at_ = time;
   std::set<std::string> names;
   const std::string prefix = base::to_hex(owner_) + "-";
   for (const base::CachedFile& file : all_files()) {
@@ -148,6 +148,7 @@ BlockFiles::Listing BlockFiles::list() {
       Head head = read_head(open, owner_, *own, max_state_);
       listing.added.push_back({*own, std::move(head.block), head.header.n_state});
     } catch (const Error& failure) {
+      if (failure.code() == ErrorCode::kUnsupported) continue;
       names.erase(name);
       if (failure.code() != ErrorCode::kInvalidFile) continue;  // It is gone, or cannot be read.
       drop(file.path);
@@ -160,6 +161,7 @@ BlockFiles::Listing BlockFiles::list() {
       if (own) listing.removed.push_back(*own);
     }
   known_ = std::move(names);
+  listed_at_ = time;
   return listing;
 }
 
@@ -185,7 +187,7 @@ BlockFiles::Written BlockFiles::make_room(std::uint64_t n_bytes) {
 }
 
 BlockFiles::Written BlockFiles::write(const Block& block, const base::Hash128& own,
-                                      std::span<const std::byte> state) {
+                                      std::span<const std::byte> state, int depth) {
   make_folder();
   Header header;
   header.n_symbols = static_cast<std::uint32_t>(block.symbols.size());
@@ -204,10 +206,11 @@ BlockFiles::Written BlockFiles::write(const Block& block, const base::Hash128& o
   file.commit();
   n_bytes_ += n_bytes;
   known_.insert(path.filename());
+  touch(own, depth);
   return Written::kYes;
 }
 
-std::vector<std::byte> BlockFiles::read(const Block& block, const base::Hash128& own) {
+std::vector<std::byte> BlockFiles::read(const Block& block, const base::Hash128& own, int depth) {
   const fs::path path = path_of(own);
   try {
     const base::OpenFile file(path);
@@ -216,7 +219,7 @@ std::vector<std::byte> BlockFiles::read(const Block& block, const base::Hash128&
     std::vector<std::byte> state(to_size(head.header.n_state));
     if (file.read_at(head.n_bytes, state) < state.size()) throw_damaged(path, "it is cut");
     if (end_of_state(state) != head.header.state_end) throw_damaged(path, "its end is another file's");
-    touch(own);
+    touch(own, depth);
     return state;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kNotFound) return {};
@@ -225,9 +228,10 @@ std::vector<std::byte> BlockFiles::read(const Block& block, const base::Hash128&
   }
 }
 
-void BlockFiles::touch(const base::Hash128& own) {
+void BlockFiles::touch(const base::Hash128& own, int depth) {
   std::error_code ignored;
-  fs::last_write_time(path_of(own), fs::file_time_type::clock::now(), ignored);
+  const auto time = fs::file_time_type::clock::now() - std::chrono::milliseconds(depth);
+  fs::last_write_time(path_of(own), time, ignored);
 }
 
 void BlockFiles::remove(const base::Hash128& own) {

@@ -1,14 +1,17 @@
 #pragma once
 // Blocks as files of a folder (CacheTiers::disk).
 //
-// A file is OWNER-BLOCK.weftkv, with the hashes of its owner and its block. The owner is a hash of the
-// model file, the types of its caches and this format. So a folder can have blocks of several models, and
-// files of other versions are never opened. All files count towards the limit.
+// A file is OWNER-BLOCK.weftkv, with the hashes of its owner and its block. The owner is a hash of all that
+// the bits of states depend on (prefix_tiers.cpp). So a folder can have blocks of several models, and files
+// of other versions are never opened. All files count towards the limit. The least recently used file is
+// removed first; the time of its last change is that of its last use. Of a chain that was used at one time,
+// deeper blocks have an earlier time.
 //
 //   Header, symbols, the saved state (states/format.h, which has its own checksums)
 //
 // Files appear whole or not at all (base/atomic_file.h). Other processes may add, read and remove files at
 // any time: a file that is gone is not found, never an error. What its own header contradicts is removed.
+// States that are too large for this context are left to others.
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -25,7 +28,7 @@ namespace weft::engine {
 /// Used by one thread.
 class BlockFiles {
  public:
-  /// `max_bytes`: of the folder. `max_state`: of one state, beyond which a file is damaged.
+  /// `max_bytes`: of the folder. `max_state`: of a state that this context can restore.
   BlockFiles(std::filesystem::path folder, std::uint64_t max_bytes, const base::Hash128& owner,
              std::uint64_t max_state);
 
@@ -48,13 +51,14 @@ class BlockFiles {
     kTooLarge,  ///< The folder's limit is smaller.
     kNoSpace,   ///< The disk is nearly full.
   };
-  /// Writes a block's file; others of any owner are removed for it. Throws Error kIo.
-  Written write(const Block& block, const base::Hash128& own, std::span<const std::byte> state);
-  /// The state of a block, and marks its file as used. Empty if there is no such file. Throws Error
+  /// Writes the file of a block, with `depth` blocks before it in its chain. Others of any owner are removed
+  /// for it. Throws Error kIo.
+  Written write(const Block& block, const base::Hash128& own, std::span<const std::byte> state, int depth);
+  /// The state of a block, and marks its file as used. Empty if there is no such file. Throws Error kIo, and
   /// kInvalidFile for a damaged file, which is removed.
-  std::vector<std::byte> read(const Block& block, const base::Hash128& own);
+  std::vector<std::byte> read(const Block& block, const base::Hash128& own, int depth);
   /// Marks its file as used.
-  void touch(const base::Hash128& own);
+  void touch(const base::Hash128& own, int depth);
   void remove(const base::Hash128& own);
 
   std::uint64_t n_bytes() const { return n_bytes_; }  ///< Of the folder, as last counted.

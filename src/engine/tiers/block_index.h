@@ -4,26 +4,48 @@
 // Blocks with the same parent are in the order of their symbols. So the block with the longest common prefix
 // is next to the place where the prompt would be, and finding it takes logarithmic time.
 #include <cstddef>
-#include <functional>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <span>
-#include <string_view>
+#include <tuple>
 #include <unordered_map>
 
 #include "engine/tiers/block.h"
 
 namespace weft::engine {
 
-/// What is known of a stored block.
+/// When a block was used. A visit is one walk along a chain of blocks from its root. Within a visit the
+/// deeper blocks come first: they are useless without the blocks before them, so they are dropped first.
+struct BlockUse {
+  std::uint64_t visit = 0;
+  int minus_depth = 0;  ///< The number of blocks before it in its chain, negated.
+  base::Hash128 own;
+
+  friend bool operator<(const BlockUse& a, const BlockUse& b) {
+    return std::tie(a.visit, a.minus_depth, a.own.high, a.own.low) <
+           std::tie(b.visit, b.minus_depth, b.own.high, b.own.low);
+  }
+};
+
+/// What is known of a stored block. It has a state in memory, or a file, or both.
 struct BlockEntry {
+  enum class File : std::uint8_t {
+    kNone,
+    kWriting,  ///< To be written from `state`, which stays in memory until then.
+    kWritten,
+    kReading,  ///< Written, and to be read. Memory for it is reserved.
+  };
+
   base::Hash128 own;
   StateBytes state = nullptr;  ///< Null: it is not in memory.
   std::uint64_t n_bytes = 0;   ///< Of its state.
-  bool on_disk = false;        ///< It has a file.
-  bool is_queued = false;      ///< Its file is to be written, or read.
-  bool from_disk = false;      ///< `state` was read from its file.
-  std::uint64_t last_use = 0;  ///< The larger, the later.
+  File file = File::kNone;
+  bool from_disk = false;    ///< `state` was read from its file.
+  bool is_touching = false;  ///< Its file is to be marked as used.
+  BlockUse last_use = {};    ///< Of a state in memory.
+
+  bool is_queued() const { return file == File::kWriting || file == File::kReading; }
 };
 
 /// Used by one thread at a time.

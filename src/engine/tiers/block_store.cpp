@@ -1,6 +1,7 @@
 #include "engine/tiers/block_store.h"
 
 #include <algorithm>
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -11,8 +12,6 @@
 namespace weft::engine {
 namespace {
 
-/// States in memory that files need: waiting to be written, or just read.
-constexpr std::uint64_t kStagingBytes = std::uint64_t{256} << 20;
 constexpr std::uint64_t kMostAutomatic = std::uint64_t{8} << 30;
 /// Blocks that are not written after a failure, before the next attempt.
 constexpr int kSkippedWrites = 16;
@@ -24,13 +23,22 @@ std::uint64_t ram_limit_of(const CacheTiers& tiers) {
 
 }  // namespace
 
+std::string FailureNotes::add(const std::string& kind, const std::string& text) {
+  ++n_failures_;
+  return known_.insert(kind).second ? "cache tiers: " + text : std::string();
+}
+
+void FailureNotes::tell(const std::string& text) const {
+  if (!text.empty() && on_note_) on_note_(text);
+}
+
 BlockStore::BlockStore(const CacheTiers& tiers, const base::Hash128& owner, std::uint64_t max_state)
     : ram_limit_(ram_limit_of(tiers)),
       max_bytes_(tiers.disk.empty() ? ram_limit_ : std::max(ram_limit_, kStagingBytes)),
-      on_note_(tiers.on_note) {
+      notes_(tiers.on_note) {
   if (tiers.disk.empty()) return;
   files_.emplace(tiers.disk, static_cast<std::uint64_t>(tiers.disk_bytes), owner, max_state);
-  asked_ = 1;
+  work_.asked = 1;
   try {
     thread_ = std::thread([this] { work(); });
   } catch (const std::system_error& error) {
@@ -43,9 +51,9 @@ BlockStore::~BlockStore() {
   if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
-    ending_ = true;
+    work_.ending = true;
   }
-  work_.notify_one();
+  work_ready_.notify_one();
   thread_.join();
 }
 
@@ -53,17 +61,18 @@ BlockStore::~BlockStore() {
 
 std::uint64_t BlockStore::ask_for_listing() {
   if (!files_) return 0;
+  std::uint64_t ticket = 0;
   {
     const std::lock_guard lock(mutex_);
-    ++asked_;
+    ticket = ++work_.asked;
   }
-  work_.notify_one();
-  return asked_;
+  work_ready_.notify_one();
+  return ticket;
 }
 
 bool BlockStore::listed(std::uint64_t ticket) const {
   const std::lock_guard lock(mutex_);
-  return listed_ >= ticket;
+  return !files_ || work_.listed >= ticket;
 }
 
 std::vector<StoredPiece> BlockStore::find(const base::Hash128& root, std::span<const Symbol> text,
@@ -88,143 +97,174 @@ std::vector<StoredPiece> BlockStore::find(const base::Hash128& root, std::span<c
   return pieces;
 }
 
-bool BlockStore::covers(const base::Hash128& parent, std::span<const Symbol> symbols, bool whole) {
+void BlockStore::begin_visit() {
   const std::lock_guard lock(mutex_);
-  base::Hash128 own;
-  if (whole) {
-    own = block_hash(parent, symbols);
-  } else {
-    const auto found = index_.find(parent, symbols);
-    if (!found || found->n_common < std::ssize(symbols)) return false;
-    own = found->own;
+  ++visit_;
+}
+
+bool BlockStore::covers(const base::Hash128& parent, std::span<const Symbol> symbols, bool whole, int depth) {
+  {
+    const std::lock_guard lock(mutex_);
+    base::Hash128 own;
+    if (whole) {
+      own = block_hash(parent, symbols);
+    } else {
+      const auto found = index_.find(parent, symbols);
+      if (!found || found->n_common < std::ssize(symbols)) return false;
+      own = found->own;
+    }
+    BlockEntry* const entry = index_.entry(own);
+    if (entry == nullptr) return false;
+    if (entry->state != nullptr) use(*entry, depth);
+    touch(*entry, depth);
   }
-  BlockEntry* const entry = index_.entry(own);
-  if (entry == nullptr) return false;
-  if (entry->state != nullptr) use(*entry);
+  work_ready_.notify_one();
   return true;
 }
 
 // --- States
 
-void BlockStore::use(BlockEntry& entry) {
-  by_use_.erase(entry.last_use);
-  entry.last_use = ++clock_;
-  by_use_.emplace(entry.last_use, entry.own);
+void BlockStore::use(BlockEntry& entry, int depth) {
+  const BlockUse now{visit_, -depth, entry.own};
+  if (auto node = uses_.extract(entry.last_use); !node.empty()) {
+    node.value() = now;
+    uses_.insert(std::move(node));
+  } else {
+    uses_.insert(now);
+  }
+  entry.last_use = now;
 }
 
-void BlockStore::keep(BlockEntry& entry, StateBytes state) {
-  n_bytes_ += state->size();
+void BlockStore::touch(BlockEntry& entry, int depth) {
+  if (entry.file != File::kWritten || entry.is_touching) return;
+  work_.jobs.push_back({Job::Task::kTouch, entry.own, depth});
+  entry.is_touching = true;
+}
+
+void BlockStore::keep(BlockEntry& entry, StateBytes state, int depth) {
+  use(entry, depth);
   entry.n_bytes = state->size();
   entry.state = std::move(state);
-  use(entry);
+  n_bytes_ += entry.n_bytes;
 }
 
 void BlockStore::release(BlockEntry& entry) {
   if (entry.state == nullptr) return;
   n_bytes_ -= entry.state->size();
   entry.state = nullptr;
-  by_use_.erase(entry.last_use);
+  uses_.erase(entry.last_use);
+}
+
+void BlockStore::erase_if_empty(const base::Hash128& own) {
+  const BlockEntry* const entry = index_.entry(own);
+  if (entry != nullptr && entry->state == nullptr && entry->file == File::kNone)
+    index_.erase(base::Hash128(own));
 }
 
 bool BlockStore::drop_until(std::uint64_t n_bytes) {
-  for (auto at = by_use_.begin(); n_bytes_ + n_bytes > max_bytes_ && at != by_use_.end();) {
-    BlockEntry& entry = *index_.entry(at->second);
+  if (n_bytes > max_bytes_) return false;
+  for (auto at = uses_.begin(); n_bytes_ + n_bytes > max_bytes_ && at != uses_.end();) {
+    BlockEntry& entry = *index_.entry(at->own);
+    const bool is_needed = at->visit == visit_ && entry.file == File::kNone;
     ++at;
-    if (entry.is_queued) continue;
+    if (is_needed || entry.is_queued()) continue;
     release(entry);
-    if (!entry.on_disk) index_.erase(base::Hash128(entry.own));
+    erase_if_empty(entry.own);
   }
   return n_bytes_ + n_bytes <= max_bytes_;
 }
 
+void BlockStore::trim() {
+  for (auto at = uses_.begin(); n_bytes_ > ram_limit_ && at != uses_.end();) {
+    BlockEntry& entry = *index_.entry(at->own);
+    ++at;
+    if (entry.is_queued() || entry.from_disk) continue;
+    release(entry);
+    erase_if_empty(entry.own);
+  }
+}
+
 BlockStore::Added BlockStore::make_room(std::uint64_t n_bytes) {
   const std::lock_guard lock(mutex_);
-  if (n_bytes > max_bytes_) return Added::kNever;
-  return drop_until(n_bytes) ? Added::kYes : Added::kLater;
+  if (drop_until(n_bytes)) return Added::kYes;
+  return n_bytes <= max_bytes_ && !work_.is_idle() ? Added::kLater : Added::kNever;
 }
 
 BlockStore::Added BlockStore::add(const Block& block, const base::Hash128& own, std::vector<std::byte> bytes,
-                                  bool replaces) {
+                                  bool replaces, int depth) {
+  if (const Added room = make_room(bytes.size()); room != Added::kYes) return room;
+  StateBytes state = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
   {
     const std::lock_guard lock(mutex_);
-    if (bytes.size() > max_bytes_) return Added::kNever;
-    if (!drop_until(bytes.size())) return Added::kLater;
     if (replaces)
-      for (const base::Hash128& shorter : index_.prefixes(block.parent, block.symbols)) remove(shorter);
+      for (const base::Hash128& shorter : index_.prefixes(block.parent, block.symbols)) remove(shorter, true);
+    if (files_) work_.jobs.push_back({Job::Task::kWrite, own, depth});
     BlockEntry& entry = index_.add(block, own);
-    if (entry.state != nullptr) return Added::kYes;
-    keep(entry, std::make_shared<const std::vector<std::byte>>(std::move(bytes)));
-    if (files_ && !entry.on_disk) push(Task::kWrite, entry);
+    if (entry.state != nullptr || entry.file != File::kNone) return Added::kYes;
+    keep(entry, std::move(state), depth);
+    if (files_) entry.file = File::kWriting;
   }
-  work_.notify_one();
+  work_ready_.notify_one();
   return Added::kYes;
 }
 
-BlockStore::Taken BlockStore::take(const base::Hash128& own) {
+BlockStore::Taken BlockStore::take(const StoredPiece& piece) {
   {
     const std::lock_guard lock(mutex_);
-    BlockEntry* const entry = index_.entry(own);
+    BlockEntry* const entry = index_.entry(piece.own);
     if (entry == nullptr) return {};
     if (entry->state != nullptr) {
-      use(*entry);
-      return {Taken::State::kReady, entry->state, index_.block(own)->symbols, entry->from_disk};
+      Taken taken{Taken::State::kReady, entry->state, index_.block(piece.own)->symbols, entry->from_disk};
+      use(*entry, piece.depth());
+      touch(*entry, piece.depth());
+      return taken;
     }
-    if (!entry->on_disk || !files_) return {};
-    if (entry->is_queued) return {.where = Taken::State::kComing};
-    push(Task::kRead, *entry);
+    if (entry->file == File::kReading) return {.where = Taken::State::kComing};
+    if (entry->file != File::kWritten || entry->n_bytes > max_bytes_) return {};
+    if (!drop_until(entry->n_bytes))
+      return {.where = work_.is_idle() ? Taken::State::kGone : Taken::State::kComing};
+    work_.urgent.push_back({Job::Task::kRead, piece.own, piece.depth()});
+    entry->file = File::kReading;
+    n_bytes_ += entry->n_bytes;
   }
-  work_.notify_one();
+  work_ready_.notify_one();
   return {.where = Taken::State::kComing};
 }
 
-void BlockStore::remove(const base::Hash128& own) {
+void BlockStore::remove(const base::Hash128& own, bool with_file) {
   BlockEntry* const entry = index_.entry(own);
   if (entry == nullptr) return;
   const base::Hash128 name = entry->own;
-  if (files_ && (entry->on_disk || entry->is_queued)) jobs_.push_back({Task::kRemove, name});
+  if (with_file && entry->file != File::kNone) work_.jobs.push_back({Job::Task::kRemove, name});
+  if (entry->file == File::kReading) n_bytes_ -= entry->n_bytes;
   release(*entry);
   index_.erase(name);
 }
 
-void BlockStore::drop_damaged(const base::Hash128& own, const std::string& why) {
+void BlockStore::drop(const base::Hash128& own, const std::string& why, bool is_damaged) {
   std::string text;
   {
     const std::lock_guard lock(mutex_);
-    remove(own);
-    text = new_note("damaged", why);
+    remove(own, is_damaged);
+    text = notes_.add(is_damaged ? "damaged" : "unusable", why);
   }
-  work_.notify_one();
-  tell(text);
+  work_ready_.notify_one();
+  notes_.tell(text);
 }
 
 void BlockStore::wait(std::chrono::milliseconds at_most) {
   std::unique_lock lock(mutex_);
-  if (urgent_.empty() && jobs_.empty() && listed_ >= asked_ && !is_working_) return;
-  progress_.wait_for(lock, at_most);
+  if (!work_.is_idle()) progress_.wait_for(lock, at_most);
 }
 
 CacheTierStats BlockStore::stats() const {
   const std::lock_guard lock(mutex_);
   CacheTierStats stats;
-  stats.n_failures = n_failures_;
+  stats.n_failures = notes_.n_failures();
   stats.ram_bytes = static_cast<std::int64_t>(n_bytes_);
   stats.ram_limit = static_cast<std::int64_t>(ram_limit_);
   stats.disk_bytes = static_cast<std::int64_t>(disk_bytes_);
   return stats;
-}
-
-void BlockStore::push(Task task, BlockEntry& entry) {
-  entry.is_queued = true;
-  (task == Task::kRead ? urgent_ : jobs_).push_back({task, entry.own});
-}
-
-std::string BlockStore::new_note(const std::string& kind, const std::string& text) {
-  ++n_failures_;
-  return noted_.insert(kind).second ? "cache tiers: " + text : std::string();
-}
-
-void BlockStore::tell(const std::string& text) const {
-  if (!text.empty() && on_note_) on_note_(text);
 }
 
 // --- The thread
@@ -232,111 +272,157 @@ void BlockStore::tell(const std::string& text) const {
 void BlockStore::work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    work_.wait(lock, [&] { return ending_ || listed_ < asked_ || !urgent_.empty() || !jobs_.empty(); });
-    is_working_ = true;
-    Notes notes;
+    work_ready_.wait(lock, [&] {
+      return work_.ending || work_.listed < work_.asked || !work_.urgent.empty() || !work_.jobs.empty();
+    });
+    work_.is_working = true;
     try {
-      if (listed_ < asked_ && !ending_) {
-        do_listing(lock, notes);
-      } else if (!urgent_.empty() || !jobs_.empty()) {
-        std::deque<Job>& jobs = urgent_.empty() ? jobs_ : urgent_;
+      if (work_.listed < work_.asked && !work_.ending) {
+        list_folder(lock);
+      } else if (!work_.urgent.empty() || !work_.jobs.empty()) {
+        std::deque<Job>& jobs = work_.urgent.empty() ? work_.jobs : work_.urgent;
         const Job job = jobs.front();
         jobs.pop_front();
-        do_job(job, lock, notes);
-      } else if (ending_) {
+        do_job(job, lock);
+      } else {
         return;
       }
-    } catch (const std::exception& error) {  // Memory.
+    } catch (const std::exception&) {  // No memory for a report.
       if (!lock.owns_lock()) lock.lock();
-      notes.emplace_back("memory", error.what());
     }
-    if (files_) disk_bytes_ = files_->n_bytes();
-    is_working_ = false;
-    std::vector<std::string> texts;
-    for (const auto& [kind, text] : notes) texts.push_back(new_note(kind, text));
-    if (!texts.empty()) {
-      lock.unlock();
-      for (const std::string& text : texts) tell(text);
-      lock.lock();
-    }
+    disk_bytes_ = files_->n_bytes();
+    work_.is_working = false;
     progress_.notify_all();
   }
 }
 
-void BlockStore::do_listing(std::unique_lock<std::mutex>& lock, Notes& notes) {
-  const std::uint64_t ticket = asked_;
+void BlockStore::report(std::unique_lock<std::mutex>& lock, const std::string& kind,
+                        const std::string& text) {
+  const std::string news = notes_.add(kind, text);
+  lock.unlock();
+  notes_.tell(news);
+  lock.lock();
+}
+
+void BlockStore::list_folder(std::unique_lock<std::mutex>& lock) {
+  const std::uint64_t ticket = work_.asked;
   lock.unlock();
   BlockFiles::Listing listing;
+  std::exception_ptr failure;
   try {
     listing = files_->list();
-  } catch (const Error& error) {
-    notes.emplace_back("folder", error.what());
+  } catch (...) {
+    failure = std::current_exception();
   }
   lock.lock();
+  work_.listed = std::max(work_.listed, ticket);
   for (const BlockFiles::Listed& file : listing.added) {
     BlockEntry& entry = index_.add(file.block, file.own);
-    entry.on_disk = true;
-    if (entry.state == nullptr) entry.n_bytes = file.n_bytes;
+    if (entry.file != File::kNone) continue;
+    entry.file = File::kWritten;
+    entry.n_bytes = file.n_bytes;
   }
   for (const base::Hash128& own : listing.removed) {
     BlockEntry* const entry = index_.entry(own);
-    if (entry == nullptr || entry->is_queued) continue;
-    entry->on_disk = false;
-    if (entry->state == nullptr) index_.erase(own);
+    if (entry == nullptr || entry->is_queued()) continue;
+    entry->file = File::kNone;
+    erase_if_empty(own);
   }
-  for (const std::string& what : listing.damaged) notes.emplace_back("damaged", what);
-  listed_ = std::max(listed_, ticket);
+  for (const std::string& what : listing.damaged) report(lock, "damaged", what);
+  if (failure == nullptr) return;
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    report(lock, "folder", error.what());
+  }
 }
 
-void BlockStore::do_job(const Job& job, std::unique_lock<std::mutex>& lock, Notes& notes) {
-  if (job.task == Task::kRemove) {
-    lock.unlock();
-    files_->remove(job.own);
-    lock.lock();
-    return;
-  }
-  BlockEntry* entry = index_.entry(job.own);
-  if (entry == nullptr) return;
-  const Block block = *index_.block(job.own);
-  const StateBytes state = entry->state;
-  std::vector<std::byte> read;
-  bool is_done = false;
-  if (job.task == Task::kWrite && state != nullptr && n_skipped_ > 0) {
-    --n_skipped_;
-  } else {
-    lock.unlock();
-    try {
-      if (job.task == Task::kRead) {
-        read = files_->read(block, job.own);
-        is_done = !read.empty();
-      } else if (state != nullptr) {
-        const BlockFiles::Written written = files_->write(block, job.own, *state);
-        is_done = written == BlockFiles::Written::kYes;
-        if (!is_done)
-          notes.emplace_back("full",
-                             written == BlockFiles::Written::kTooLarge
-                                 ? "a prefix is larger than the limit of the folder; it is not written"
-                                 : "the disk is nearly full; prefixes are not written to it");
+void BlockStore::use_file(const Job& job, const Block& block, const StateBytes& state, Result& result) {
+  switch (job.task) {
+    case Job::Task::kRead:
+      result.state = std::make_shared<const std::vector<std::byte>>(files_->read(block, job.own, job.depth));
+      result.is_done = !result.state->empty();
+      break;
+    case Job::Task::kWrite:
+      switch (files_->write(block, job.own, *state, job.depth)) {
+        case BlockFiles::Written::kYes:
+          result.is_done = true;
+          break;
+        case BlockFiles::Written::kTooLarge:
+          result.kind = "full";
+          result.note = "a prefix is larger than the limit of the folder; it is not written";
+          break;
+        case BlockFiles::Written::kNoSpace:
+          result.kind = "full";
+          result.note = "the disk is nearly full; prefixes are not written to it";
+          break;
       }
-    } catch (const Error& error) {
-      notes.emplace_back(error.code() == ErrorCode::kInvalidFile ? "damaged" : "file", error.what());
-    }
-    lock.lock();
-    if (job.task == Task::kWrite && !is_done) n_skipped_ = kSkippedWrites;
+      break;
+    case Job::Task::kTouch:
+      files_->touch(job.own, job.depth);
+      break;
+    case Job::Task::kRemove:
+      files_->remove(job.own);
+      break;
   }
-  entry = index_.entry(job.own);
+}
+
+void BlockStore::do_job(const Job& job, std::unique_lock<std::mutex>& lock) {
+  const BlockEntry* const entry = index_.entry(job.own);
+  const bool is_wanted =
+      (job.task == Job::Task::kRemove) ||
+      (entry != nullptr &&
+       (job.task == Job::Task::kTouch || (job.task == Job::Task::kRead && entry->file == File::kReading) ||
+        (job.task == Job::Task::kWrite && entry->file == File::kWriting)));
+  if (!is_wanted) return;
+  const StateBytes state = entry == nullptr ? nullptr : entry->state;
+  Result result;
+  std::exception_ptr failure;
+  if (job.task == Job::Task::kWrite && n_skipped_ > 0) {
+    --n_skipped_;
+    return finish(job, state, result);
+  }
+  try {
+    const Block block = job.task == Job::Task::kRemove ? Block() : *index_.block(job.own);
+    lock.unlock();
+    use_file(job, block, state, result);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (!lock.owns_lock()) lock.lock();
+  if (job.task == Job::Task::kWrite && !result.is_done) n_skipped_ = kSkippedWrites;
+  finish(job, state, result);
+  try {
+    if (failure != nullptr) std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    result.kind = error.code() == ErrorCode::kInvalidFile ? "damaged" : "file";
+    result.note = error.what();
+  } catch (const std::exception& error) {
+    result.kind = "memory";
+    result.note = error.what();
+  }
+  if (!result.kind.empty()) report(lock, result.kind, result.note);
+}
+
+void BlockStore::finish(const Job& job, const StateBytes& state, Result& result) {
+  BlockEntry* const entry = index_.entry(job.own);
   if (entry == nullptr) return;
-  entry->is_queued = false;
-  if (job.task == Task::kWrite) {
-    entry->on_disk = is_done;
-    if (n_bytes_ > ram_limit_ && is_done && ram_limit_ == 0) release(*entry);
-  } else if (is_done && drop_until(read.size())) {
-    keep(*entry, std::make_shared<const std::vector<std::byte>>(std::move(read)));
-    entry->from_disk = true;
-  } else if (!is_done) {
-    entry->on_disk = false;
+  // Meanwhile the block may have been removed, and added again.
+  if (job.task == Job::Task::kWrite && entry->file == File::kWriting && entry->state == state) {
+    entry->file = result.is_done ? File::kWritten : File::kNone;
+    trim();
+  } else if (job.task == Job::Task::kRead && entry->file == File::kReading) {
+    const bool is_done = result.is_done && result.state->size() == entry->n_bytes;
+    entry->file = is_done ? File::kWritten : File::kNone;
+    n_bytes_ -= entry->n_bytes;
+    if (is_done) {
+      keep(*entry, std::move(result.state), job.depth);
+      entry->from_disk = true;
+    }
+  } else if (job.task == Job::Task::kTouch) {
+    entry->is_touching = false;
   }
-  if (entry->state == nullptr && !entry->on_disk) index_.erase(base::Hash128(entry->own));
+  erase_if_empty(job.own);
 }
 
 }  // namespace weft::engine

@@ -2,20 +2,21 @@
 // Stored blocks: in host memory, and as files that a thread of its own reads and writes.
 //
 // One pool has the states that are in memory: kept ones, ones to be written, and ones read from files. It
-// never exceeds its limit: the least recently used states are dropped before a new one is added. With files,
-// a block is written as soon as it is added.
+// never exceeds its limit: the least recently used states are dropped before a new one is added. The limit is
+// that of CacheTiers::ram_bytes; with files it is at least kStagingBytes. With files, a block is written as
+// soon as it is added, and written states are dropped down to ram_bytes.
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/tiers/block_files.h"
@@ -24,11 +25,32 @@
 
 namespace weft::engine {
 
+/// States in memory on their way to files, or just read.
+inline constexpr std::uint64_t kStagingBytes = std::uint64_t{256} << 20;
+
 /// A part of a prompt that a stored block can restore: its first n_common symbols.
 struct StoredPiece {
   base::Hash128 own;
   int begin = 0;  ///< The first one's place in the prompt.
   int n_common = 0;
+
+  int depth() const { return begin / kBlockTokens; }
+};
+
+/// Reports each kind of failure once, and counts all.
+class FailureNotes {
+ public:
+  explicit FailureNotes(std::function<void(const std::string&)> on_note) : on_note_(std::move(on_note)) {}
+  /// Counts a failure. The text for tell(); empty if this kind was reported. With the owner's lock.
+  std::string add(const std::string& kind, const std::string& text);
+  /// Without the lock.
+  void tell(const std::string& text) const;
+  std::int64_t n_failures() const { return n_failures_; }
+
+ private:
+  const std::function<void(const std::string&)> on_note_;
+  std::set<std::string> known_;
+  std::int64_t n_failures_ = 0;
 };
 
 /// Used by one thread, apart from its own. All its calls but wait() and the destructor return at once: they
@@ -48,26 +70,29 @@ class BlockStore {
 
   /// Asks for the folder to be listed, as other processes may have added files. The result is for listed().
   std::uint64_t ask_for_listing();
-  /// Whether the folder was listed after that call.
+  /// Whether the folder was listed after that call. The constructor makes the first call, with the result 1.
   bool listed(std::uint64_t ticket) const;
   /// The chain of blocks that restores the longest prefix of a text. `max_cut` < 0: sequences can be cut
   /// anywhere. Otherwise blocks are whole sequences, which can be cut by at most `max_cut` symbols.
   std::vector<StoredPiece> find(const base::Hash128& root, std::span<const Symbol> text, int max_cut) const;
+  /// A walk along a chain begins (BlockUse).
+  void begin_visit();
   /// Whether there is a block that begins with these symbols (`whole`: has no others), in memory or as a
-  /// file. It then counts as used.
-  bool covers(const base::Hash128& parent, std::span<const Symbol> symbols, bool whole);
+  /// file. It then counts as used in this visit; `depth` blocks are before it.
+  bool covers(const base::Hash128& parent, std::span<const Symbol> symbols, bool whole, int depth);
 
   // --- States
 
   enum class Added : std::uint8_t {
     kYes,
-    kLater,  ///< Too much is waiting to be written.
-    kNever,  ///< It does not fit.
+    kLater,  ///< The thread has to finish something first.
+    kNever,  ///< It does not fit beside the states that this visit has used.
   };
   /// Whether a state of about `n_bytes` could be added now. Drops others for it.
   Added make_room(std::uint64_t n_bytes);
-  /// Adds a block. Shorter blocks that it covers are dropped if `replaces`.
-  Added add(const Block& block, const base::Hash128& own, std::vector<std::byte> state, bool replaces);
+  /// Adds a block with `depth` blocks before it. Shorter blocks that it covers are dropped if `replaces`.
+  Added add(const Block& block, const base::Hash128& own, std::vector<std::byte> state, bool replaces,
+            int depth);
 
   struct Taken {
     enum class State : std::uint8_t { kReady, kComing, kGone } where = State::kGone;
@@ -75,10 +100,11 @@ class BlockStore {
     std::vector<Symbol> symbols = {};  ///< Of the block, for a last comparison.
     bool from_disk = false;
   };
-  /// The state of a block. If only a file has it, it is read: kComing until then.
-  Taken take(const base::Hash128& own);
-  /// A block that cannot be restored: removes it with its file, and reports why.
-  void drop_damaged(const base::Hash128& own, const std::string& why);
+  /// The state of a piece's block. If only a file has it, it is read: kComing until then. kGone: also if
+  /// memory has no room for it.
+  Taken take(const StoredPiece& piece);
+  /// Forgets a block that cannot be restored, and reports why. `is_damaged`: its file is removed.
+  void drop(const base::Hash128& own, const std::string& why, bool is_damaged);
 
   /// Waits until the thread has finished something, at most this long.
   void wait(std::chrono::milliseconds at_most);
@@ -86,53 +112,65 @@ class BlockStore {
   CacheTierStats stats() const;
 
  private:
+  using File = BlockEntry::File;
   /// What the thread has to do with a block.
-  enum class Task : std::uint8_t { kRead, kWrite, kRemove };
   struct Job {
-    Task task = Task::kRead;
+    enum class Task : std::uint8_t { kRead, kWrite, kTouch, kRemove } task = Task::kRead;
     base::Hash128 own;
+    int depth = 0;
+  };
+  /// What has been done.
+  struct Result {
+    bool is_done = false;
+    StateBytes state = nullptr;        ///< Of kRead.
+    std::string kind = {}, note = {};  ///< A failure.
+  };
+  struct Work {
+    std::deque<Job> urgent = {}, jobs = {};
+    std::uint64_t asked = 0, listed = 0;  ///< Listings.
+    bool is_working = false;
+    bool ending = false;
+
+    bool is_idle() const { return urgent.empty() && jobs.empty() && listed >= asked && !is_working; }
   };
 
-  using Notes = std::vector<std::pair<std::string, std::string>>;  // Kinds and texts.
-
   // With the lock:
-  /// Drops states until there is room for one more. False if that is impossible.
+  /// Drops states until there is room for one more. False if that is impossible now.
   bool drop_until(std::uint64_t n_bytes);
-  void keep(BlockEntry& entry, StateBytes state);
-  void use(BlockEntry& entry);
+  /// Drops states down to the user's limit, but for those that are to be written or were just read.
+  void trim();
+  void keep(BlockEntry& entry, StateBytes state, int depth);
+  void use(BlockEntry& entry, int depth);
+  void touch(BlockEntry& entry, int depth);
   void release(BlockEntry& entry);
-  void remove(const base::Hash128& own);
-  void push(Task task, BlockEntry& entry);
-  /// Counts a failure. The text to report: empty if there was one of this kind.
-  std::string new_note(const std::string& kind, const std::string& text);
-  // Without it:
-  void tell(const std::string& text) const;
+  void remove(const base::Hash128& own, bool with_file);
+  /// Erases a block that has neither a state nor a file.
+  void erase_if_empty(const base::Hash128& own);
 
-  // The thread, with the lock, which they release while they use files:
+  // The thread; with the lock, which they release while they use files:
   void work();
-  void do_listing(std::unique_lock<std::mutex>& lock, Notes& notes);
-  void do_job(const Job& job, std::unique_lock<std::mutex>& lock, Notes& notes);
+  void list_folder(std::unique_lock<std::mutex>& lock);
+  void do_job(const Job& job, std::unique_lock<std::mutex>& lock);
+  /// Without the lock. Throws Error and std::bad_alloc.
+  void use_file(const Job& job, const Block& block, const StateBytes& state, Result& result);
+  void finish(const Job& job, const StateBytes& state, Result& result);
+  void report(std::unique_lock<std::mutex>& lock, const std::string& kind, const std::string& text);
 
   const std::uint64_t ram_limit_;
-  const std::uint64_t max_bytes_;  // Of states in memory.
-  const std::function<void(const std::string&)> on_note_;
+  const std::uint64_t max_bytes_;    // Of states in memory.
   std::optional<BlockFiles> files_;  // The thread's.
 
   mutable std::mutex mutex_;
-  std::condition_variable work_;      // For the thread.
-  std::condition_variable progress_;  // For the caller.
+  std::condition_variable work_ready_;  // For the thread.
+  std::condition_variable progress_;    // For the caller.
   BlockIndex index_;
-  std::uint64_t n_bytes_ = 0;  // Of states in memory.
+  std::set<BlockUse> uses_;    // Of blocks in memory.
+  std::uint64_t n_bytes_ = 0;  // Of states in memory, and reserved.
+  std::uint64_t visit_ = 0;
+  Work work_;
+  int n_skipped_ = 0;  // Writes to leave out after a failure.
   std::uint64_t disk_bytes_ = 0;
-  std::uint64_t clock_ = 0;
-  std::map<std::uint64_t, base::Hash128> by_use_;  // Blocks in memory, by last_use.
-  std::deque<Job> urgent_, jobs_;
-  std::uint64_t asked_ = 0, listed_ = 0;  // Listings.
-  int n_skipped_ = 0;                     // Writes left out after a failure.
-  bool is_working_ = false;
-  std::set<std::string> noted_;
-  std::int64_t n_failures_ = 0;
-  bool ending_ = false;
+  FailureNotes notes_;
   std::thread thread_;
 };
 

@@ -35,15 +35,17 @@ class PrefixTiers {
 
   // --- Out of the cache
 
-  enum class Stored : std::uint8_t { kAll, kLater };
-  /// Stores the missing blocks of an intact sequence, from the first one on. kLater: this step may copy no
-  /// more bytes, or files must be written first.
-  Stored store(SeqId seq, std::span<const Token> tokens, const TextOrigin& origin);
+  /// Stores the missing blocks of an intact sequence. It copies them from the device at once. `n_done` is
+  /// the number of tokens that were stored or given up before; the work begins there. Returns the new number,
+  /// which is less than all if this step may copy no more bytes, or if files must be written first. All
+  /// stored blocks count as used. Throws what saving a sequence throws.
+  int store(SeqId seq, std::span<const Token> tokens, const TextOrigin& origin, int n_done);
 
   // --- Into the cache
 
-  /// Fills in the plan. False while the folder is being listed.
-  bool make(RestorePlan& plan, std::span<const Token> text, const TextOrigin& origin);
+  /// Fills in the plan for a text of which the cache has `n_cached` tokens. False while the folder is being
+  /// listed. Short texts do not wait for that, apart from the first listing.
+  bool make(RestorePlan& plan, std::span<const Token> text, const TextOrigin& origin, int n_cached);
   /// The length of the prefix that the plan restores.
   static int reach(const RestorePlan& plan);
   /// Whether this step may restore more.
@@ -52,21 +54,22 @@ class PrefixTiers {
   BlockStore::Taken take(const RestorePlan& plan, const StoredPiece& piece);
   /// A piece was restored.
   void count_restored(const BlockStore::Taken& taken, int n_tokens);
-  void drop_damaged(const StoredPiece& piece, const char* why) { store_.drop_damaged(piece.own, why); }
+  /// A piece cannot be restored. `is_damaged`: its file is removed.
+  void drop(const StoredPiece& piece, const char* why, bool is_damaged) {
+    store_.drop(piece.own, why, is_damaged);
+  }
 
   void wait() { store_.wait(std::chrono::milliseconds(5)); }
   CacheTierStats stats() const;
 
  private:
   base::Hash128 root_of(const TextOrigin& origin) const;
-  void copied(std::size_t n_bytes) { budget_ -= static_cast<std::int64_t>(n_bytes); }
 
   Context& context_;
   const bool cuts_anywhere_;
   const int max_cut_;  // BlockStore::find
   BlockStore store_;
   std::int64_t budget_ = 0;
-  double bytes_per_token_ = 0.0;  // Of the last block.
   CacheTierStats counts_;
 };
 
