@@ -222,6 +222,25 @@ INSTANTIATE_TEST_SUITE_P(Models, PromptSnapshots,
                          testing::Values(Uncut{"lfm2", 256}, Uncut{"qwen35", 256}, Uncut{"gemma4", 0}),
                          [](const auto& tested) { return std::string(tested.param.family); });
 
+TEST(PromptSnapshotsOfOthers, DraftedTokensAreNotInThem) {
+  // The prompt repeats itself, so the step of its end verifies a draft.
+  const auto model = golden("gemma3");
+  Context context(model, {.n_ctx = 1024, .n_sequences = 6});
+  ASSERT_FALSE(context.cache().cuts_anywhere());
+  Batcher batcher(context, {.speculation = Speculation::kNgram, .n_draft = 6, .adapt_drafts = false});
+  Collector collector;
+  Ask ask{{}, {.n_predict = 8, .ignore_end = true}};
+  for (int i = 0; i < 90; ++i) ask.prompt.push_back(static_cast<Token>(5 + i % 9));
+  ask.params.sampler.temperature = 0.0f;
+  for (int turn = 0; turn < 3; ++turn) {
+    const RequestId id = collector.submit(batcher, ask);
+    while (batcher.step()) ASSERT_TRUE(batcher.consistent());
+    EXPECT_GT(collector(id).stats.n_drafted, 0);
+    expect_same(collector(id), alone(model, ask), "turn " + std::to_string(turn));
+    ask.prompt.push_back(static_cast<Token>(90 + turn));
+  }
+}
+
 TEST(PromptSnapshotsOfOthers, ModelsThatCutAnywhereNeedNone) {
   Context context(golden("llama"), {.n_ctx = 1024, .n_sequences = 4});
   EXPECT_EQ(context.cache().snapshot_bytes(), 0);

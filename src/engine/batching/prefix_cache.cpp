@@ -263,7 +263,9 @@ void PrefixCache::evict_snapshot(const Stream& stream) {
 
 void PrefixCache::leave_snapshot(const Stream& stream) {
   const int n = stream.cached.n_computed();
-  if (!wants_snapshot(stream, n)) return;
+  // The step of a prompt's end may have computed drafted tokens, too.
+  const bool has_more = context_.cache().next_pos(stream.cached.seq()) > n;
+  if (!wants_snapshot(stream, n) || (has_more && !context_.cache().can_cut(stream.cached.seq(), n))) return;
   if (n_snapshots() >= max_snapshots_) evict_snapshot(stream);
   if (free_.empty() && !evict()) return;
   const SeqId seq = free_.back();
@@ -272,6 +274,7 @@ void PrefixCache::leave_snapshot(const Stream& stream) {
   broken_ = copied;
   if (!copied) return;
   free_.pop_back();
+  if (has_more) context_.cache().remove(seq, n);
   if (drafter_ != nullptr) drafter_->copy(stream.cached.seq(), seq, n);
   index_.append(seq, first(stream.text(), n), stream.origin());
   is_snapshot(seq) = true;
