@@ -25,7 +25,7 @@ import versus
 
 def script(*words) -> subprocess.CompletedProcess:
     command = [sys.executable, "-B", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 class Options(unittest.TestCase):
