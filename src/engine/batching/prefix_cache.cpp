@@ -391,28 +391,22 @@ PrefixCache::Saved PrefixCache::save(std::span<const Token> text, const TextOrig
   if (match.holder < 0) return {};
   if (match.n == index_.size(match.holder)) return {match.n, context_.save(match.holder)};
   // The tokens after the match belong to another request, so the match is copied.
-  const auto overloaded = [] {
+  broken_ = true;
+  const SeqId seq = copy_prefix(match);
+  broken_ = seq >= 0;
+  if (seq < 0)
     throw Error(
         ErrorCode::kOverloaded,
         "the cache has no room to copy the sequence that is to be saved; try again when a request has ended");
-  };
-  if (free_.empty() && !evict(match.holder)) overloaded();
-  const SeqId seq = free_.back();
-  broken_ = true;
-  while (!context_.cache().copy(match.holder, seq, 0, match.n))
-    if (!evict(match.holder)) {
-      broken_ = false;
-      overloaded();
-    }
   Saved saved{match.n, {}};
   try {
     saved.state = context_.save(seq);
   } catch (...) {
-    context_.cache().remove(seq);
+    give_back(seq);
     broken_ = false;
     throw;
   }
-  context_.cache().remove(seq);
+  give_back(seq);
   broken_ = false;
   return saved;
 }
@@ -437,8 +431,7 @@ bool PrefixCache::restore(std::span<const std::byte> state, std::span<const Toke
       throw Error(ErrorCode::kInvalidFile,
                   "the saved sequence is damaged: its state has another length; nothing was restored");
   } catch (...) {
-    context_.cache().remove(seq);
-    free_.push_back(seq);
+    give_back(seq);
     broken_ = false;
     throw;
   }
@@ -486,6 +479,22 @@ int PrefixCache::forget_idle(std::span<const Token> prompt) {
 SeqId PrefixCache::take_free() {
   const SeqId seq = free_.back();
   free_.pop_back();
+  return seq;
+}
+
+void PrefixCache::give_back(SeqId seq) {
+  context_.cache().remove(seq);
+  free_.push_back(seq);
+}
+
+SeqId PrefixCache::copy_prefix(const Match& match) {
+  if (free_.empty() && !evict(match.holder)) return -1;
+  const SeqId seq = take_free();
+  while (!context_.cache().copy(match.holder, seq, 0, match.n))
+    if (!evict(match.holder)) {
+      give_back(seq);
+      return -1;
+    }
   return seq;
 }
 

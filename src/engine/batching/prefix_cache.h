@@ -175,6 +175,11 @@ class PrefixCache {
   /// Empties and frees a sequence.
   void empty(SeqId seq);
   SeqId take_free();
+  /// Frees a sequence that the index does not know.
+  void give_back(SeqId seq);
+  /// A copy of the match, in a sequence that the index does not know. Other idle ones make room. -1: there is
+  /// no room.
+  SeqId copy_prefix(const Match& match);
   bool is_idle(SeqId seq) const;
   std::vector<bool>::reference is_snapshot(SeqId seq) { return is_snapshot_[to_size(seq)]; }
   /// Evicts the first idle sequence for which `fits(seq)` is true. False if there is none.

@@ -47,61 +47,45 @@ bool PrefixCache::restores_more(Stream& stream, Match& match, std::span<const St
 
 bool PrefixCache::restore_piece(const StoredPiece& piece, const BlockStore::Taken& taken,
                                 std::span<const Token> text, const TextOrigin& origin, const Match& match) {
-  const auto take_one = [&](SeqId except) { return !free_.empty() || evict(except); };
-  const int end = piece.begin + piece.n_common;
-  if (!take_one(match.holder)) return false;
-  SeqId seq = free_.back();  // Receives the block.
-  const bool extends = piece.begin > 0;
+  if (free_.empty() && !evict(match.holder)) return false;
   broken_ = true;
-  free_.pop_back();
-  const auto give_back = [&](SeqId one) {
-    context_.cache().remove(one);
-    free_.push_back(one);
-  };
-  SeqId to = seq;  // Becomes the cached prefix.
-  bool done = false;
+  const SeqId block = take_free();
+  bool fits = false;
   try {
-    done = context_.restore(*taken.state, seq);
-    if (done && extends) {
-      // The blocks before this one are in a sequence of their own already, or in part of another one.
-      const bool is_own = is_idle(match.holder) && index_.size(match.holder) == piece.begin;
-      if (is_own) {
-        to = match.holder;
-      } else if (take_one(match.holder)) {
-        to = take_free();
-        done = context_.cache().copy(match.holder, to, 0, piece.begin);
-      } else {
-        done = false;
-      }
-      done = done && to != seq && context_.cache().copy(seq, to, piece.begin, end);
-      if (!done && to != seq && !is_own) give_back(to);
-      give_back(seq);
-      if (done && is_own) std::erase(idle_, to);
-    } else if (done) {
-      if (context_.cache().next_pos(seq) > end && context_.cache().can_cut(seq, end))
-        context_.cache().remove(seq, end);
-      done = context_.cache().next_pos(seq) == end;
-      if (!done) give_back(seq);
-    } else {
-      give_back(seq);
-    }
+    fits = context_.restore(*taken.state, block);
   } catch (const Error& error) {
-    give_back(seq);
+    give_back(block);
     broken_ = false;
     if (error.code() == ErrorCode::kDevice) throw;
     tiers_->drop(piece, error.what(), error.code() == ErrorCode::kInvalidFile);
     return false;
   }
-  if (done) {
+  const int end = piece.begin + piece.n_common;
+  SeqId to = block;  // Becomes the cached prefix.
+  if (piece.begin > 0) {
+    // The blocks before this one are in a sequence of their own already, or in part of another one.
+    const bool is_own = is_idle(match.holder) && index_.size(match.holder) == piece.begin;
+    if (fits) to = is_own ? match.holder : copy_prefix({match.holder, piece.begin});
+    fits = fits && to >= 0 && context_.cache().copy(block, to, piece.begin, end);
+    give_back(block);
+    if (!fits && !is_own && to >= 0 && to != block) give_back(to);
+  } else {
+    if (context_.cache().next_pos(block) > end && context_.cache().can_cut(block, end))
+      context_.cache().remove(block, end);
+    fits = fits && context_.cache().next_pos(block) == end;
+    if (!fits) give_back(block);
+  }
+  if (fits) {
     is_snapshot(to) = false;
     n_stored_[to_size(to)] = 0;
     const int n_before = index_.size(to);
     index_.append(to, text.subspan(to_size(n_before), to_size(end - n_before)), origin);
+    std::erase(idle_, to);
     idle_.push_back(to);
     tiers_->count_restored(taken, piece.n_common);
   }
   broken_ = false;
-  return done;
+  return fits;
 }
 
 void PrefixCache::store(SeqId seq) noexcept {
