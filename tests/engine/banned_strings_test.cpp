@@ -36,7 +36,7 @@ Token best_after(const std::shared_ptr<const Model>& model, const std::vector<To
   return test::alone(model, ask).tokens.front();
 }
 
-/// The number of bytes at the end of a text that may begin a banned string.
+/// The number of the last bytes that may begin a banned string.
 std::size_t n_open(const std::string& text, const std::vector<std::string>& strings) {
   std::size_t most = 0;
   for (const std::string& one : strings)

@@ -38,7 +38,7 @@ class States {
   /// The bytes of a sequence's rows in caches other than by cells.
   std::int64_t snapshot_bytes() const;
 
-  /// About the bytes of a saved sequence of so many tokens, without a source.
+  /// The approximate size of a saved sequence of `n_tokens` tokens, without a source.
   std::int64_t sequence_bytes(std::int64_t n_tokens) const;
 
   /// The maximum size of a state that this context can restore.

@@ -3,9 +3,9 @@
 //
 // A file is OWNER-BLOCK.weftkv, with the hashes of its owner and its block. The owner is a hash of all that
 // the bits of states depend on (prefix_tiers.cpp). So a folder can have blocks of several models, and files
-// of other versions are never opened. All files count towards the limit. The least recently used file is
-// removed first; the time of its last change is that of its last use. Of a chain that was used at one time,
-// deeper blocks have an earlier time.
+// of other versions are never opened. All files count towards the limit. A use sets the
+// time of a file's last change, and the oldest file is removed first. If a chain is used, deeper blocks get a
+// slightly earlier time.
 //
 //   Header, symbols, the saved state (states/format.h, which has its own checksums)
 //

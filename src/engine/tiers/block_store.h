@@ -3,8 +3,8 @@
 //
 // One pool has the states that are in memory: kept ones, ones to be written, and ones read from files. It
 // never exceeds its limit: the least recently used states are dropped before a new one is added. The limit is
-// that of CacheTiers::ram_bytes; with files it is at least kStagingBytes. With files, a block is written as
-// soon as it is added, and written states are dropped down to ram_bytes.
+// CacheTiers::ram_bytes, or kStagingBytes if that is more and there are files. With files, a block is written
+// as soon as it is added, and written states are dropped down to ram_bytes.
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -41,7 +41,8 @@ struct StoredPiece {
 class FailureNotes {
  public:
   explicit FailureNotes(std::function<void(const std::string&)> on_note) : on_note_(std::move(on_note)) {}
-  /// Counts a failure. The text for tell(); empty if this kind was reported. With the owner's lock.
+  /// Counts a failure. Returns the note for tell(), which is empty if this kind was reported. With the
+  /// owner's lock.
   std::string add(const std::string& kind, const std::string& text);
   /// Without the lock.
   void tell(const std::string& text) const;
@@ -86,7 +87,7 @@ class BlockStore {
   enum class Added : std::uint8_t {
     kYes,
     kLater,  ///< The thread has to finish something first.
-    kNever,  ///< It does not fit beside the states that this visit has used.
+    kNever,  ///< It does not fit in addition to the states that this visit has used.
   };
   /// Whether a state of about `n_bytes` could be added now. Drops others for it.
   Added make_room(std::uint64_t n_bytes);
@@ -137,7 +138,7 @@ class BlockStore {
   // With the lock:
   /// Drops states until there is room for one more. False if that is impossible now.
   bool drop_until(std::uint64_t n_bytes);
-  /// Drops states down to the user's limit, but for those that are to be written or were just read.
+  /// Drops states down to the user's limit. States stay that are to be written, or were just read.
   void trim();
   void keep(BlockEntry& entry, StateBytes state, int depth);
   void use(BlockEntry& entry, int depth);
@@ -165,7 +166,7 @@ class BlockStore {
   std::condition_variable progress_;    // For the caller.
   BlockIndex index_;
   std::set<BlockUse> uses_;    // Of blocks in memory.
-  std::uint64_t n_bytes_ = 0;  // Of states in memory, and reserved.
+  std::uint64_t n_bytes_ = 0;  // In memory or reserved.
   std::uint64_t visit_ = 0;
   Work work_;
   int n_skipped_ = 0;  // Writes to leave out after a failure.

@@ -43,8 +43,8 @@ class PrefixTiers {
 
   // --- Into the cache
 
-  /// Fills in the plan for a text of which the cache has `n_cached` tokens. False while the folder is being
-  /// listed. Short texts do not wait for that, apart from the first listing.
+  /// Fills in the plan for a prompt of which the cache has `n_cached` tokens. False while the folder is being
+  /// listed. Short prompts wait only for the first listing.
   bool make(RestorePlan& plan, std::span<const Token> text, const TextOrigin& origin, int n_cached);
   /// The length of the prefix that the plan restores.
   static int reach(const RestorePlan& plan);
