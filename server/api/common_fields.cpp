@@ -22,7 +22,6 @@ namespace {
 
 constexpr double kLarge = 1e6;
 constexpr std::size_t kMaxStops = 256;
-constexpr std::size_t kMaxWordTokens = 256;  ///< Of a bad word: each step compares them all.
 constexpr int kMaxLogprobs = 4 << 20;
 constexpr float kBanned = -std::numeric_limits<float>::infinity();  ///< A bias.
 
@@ -127,48 +126,23 @@ std::vector<SamplerStep> read_samplers(Fields& fields) {
   return parse_sampler_steps(fmt::format("{}", fmt::join(names, ";")));
 }
 
-/// vLLM's allowed_token_ids: all other tokens are banned.
-void read_allowed_tokens(Fields& fields, const Tokenizer& tokenizer,
-                         std::vector<std::pair<Token, float>>& biases) {
-  const Json* const ids = fields.array("allowed_token_ids");
-  if (ids == nullptr) return;
-  const std::string path = fields.path_of("allowed_token_ids");
-  if (ids->empty())
-    throw bad_request(path, fmt::format("'{}' is empty: no token could be generated; leave it out", path));
-  std::vector<bool> allowed(to_size(tokenizer.n_vocab()));
-  for (const Token id : read_ids(*ids, path, tokenizer)) allowed[to_size(id)] = true;
-  std::erase_if(biases, [&](const auto& bias) { return !allowed[to_size(bias.first)]; });
-  for (Token id = 0; id < tokenizer.n_vocab(); ++id)
-    if (!allowed[to_size(id)]) biases.emplace_back(id, kBanned);
-}
-
-/// vLLM's bad_words: a word is banned at the beginning of a string, and after a space. Words of one token get
-/// a bias. Returns the others.
-std::vector<std::vector<Token>> read_bad_words(Fields& fields, const Tokenizer& tokenizer,
-                                               std::vector<std::pair<Token, float>>& biases) {
+/// vLLM's allowed_token_ids and bad_words.
+void read_bans(Fields& fields, const Tokenizer& tokenizer, TokenBans& bans) {
+  if (const Json* const ids = fields.array("allowed_token_ids")) {
+    const std::string path = fields.path_of("allowed_token_ids");
+    if (ids->empty())
+      throw bad_request(path, fmt::format("'{}' is empty: no token could be generated; leave it out", path));
+    bans.allowed = read_ids(*ids, path, tokenizer);
+  }
   const std::vector<std::string> words = fields.strings("bad_words", kMaxStops);
-  std::vector<std::vector<Token>> longer;
-  std::vector<Token> banned;
   for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string path = element(fields.path_of("bad_words"), i);
-    const std::vector<Token> plain = tokenizer.encode(words[i], {.add_special = false});
-    if (plain.empty()) throw bad_request(path, fmt::format("'{}' has no tokens; leave the word out", path));
-    const std::vector<Token> spaced = tokenizer.encode(" " + words[i], {.add_special = false});
-    for (const std::vector<Token>& ids : {plain, spaced}) {
-      if (ids.size() > kMaxWordTokens)
-        throw bad_request(path, fmt::format("'{}' has {} tokens, and a word may have at most {}", path,
-                                            ids.size(), kMaxWordTokens));
-      if (ids.size() > 1)
-        longer.push_back(ids);
-      else if (!ids.empty())
-        banned.push_back(ids.front());
+    try {
+      bans.add_word(words[i], tokenizer);
+    } catch (const Error& error) {
+      const std::string path = element(fields.path_of("bad_words"), i);
+      throw bad_request(path, fmt::format("'{}': {}", path, error.what()));
     }
   }
-  for (const Token id : banned) biases.emplace_back(id, kBanned);
-  std::erase_if(longer, [&](const std::vector<Token>& ids) {
-    return std::find(banned.begin(), banned.end(), ids.back()) != banned.end();
-  });
-  return longer;
 }
 
 void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sampler) {
@@ -542,8 +516,7 @@ CommonFields read_common(Fields& fields, Job& job) {
   result.params = defaults.params;
   RequestParams& params = result.params;
   read_sampler(fields, tokenizer, params.sampler);
-  job.bad_words = read_bad_words(fields, tokenizer, params.sampler.logit_bias);
-  read_allowed_tokens(fields, tokenizer, params.sampler.logit_bias);
+  read_bans(fields, tokenizer, job.bans);
   result.shows_stops = fields.boolean("include_stop_str_in_output", false);
   read_stops(fields, "stop", result);
   read_banned_strings(fields, params);

@@ -57,7 +57,7 @@ struct CommonFields {
   int slot = -1;                           ///< The slot that gets the sequence, for sessions; -1: none.
 };
 
-/// Reads them, and the job's bad_words. Throws ApiError.
+/// Reads them, and the job's bans. Throws ApiError.
 CommonFields read_common(Fields& fields, Job& job);
 /// Notes fields of read_common() that the response of an endpoint does not show: tokens and timings.
 void note_unshown(Fields& fields, const CommonFields& common);

@@ -5,7 +5,6 @@
 #include <random>
 #include <utility>
 
-#include "api/banned_tokens.h"
 #include "api/sessions.h"
 #include "base/to_size.h"
 
@@ -65,7 +64,13 @@ void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams par
             std::unique_ptr<AnswerWriter> writer, int slot) {
   check_writes(*job.model);
   params.n_ctx = job.model->n_ctx;
-  ban_tokens(params, std::move(job.bad_words), job.model->tokenizer().n_vocab(), job.grammar_fault);
+  if (!job.grammar_fault) job.grammar_fault = std::make_shared<GrammarFault>();
+  job.bans.on_none_left = [fault = job.grammar_fault] {
+    fault->set(bad_request("logit_bias",
+                           "no token is left to generate: 'logit_bias', 'allowed_token_ids' and 'bad_words' "
+                           "ban all tokens that may follow; ban fewer tokens"));
+  };
+  ban_tokens(params, std::move(job.bans), job.model->tokenizer());
   if (!params.adapters && !job.model->model->adapters().empty())
     params.adapters = job.model->adapters_for(job.model_name);
   GenerationParts parts{.request = job,

@@ -8,6 +8,7 @@
 #include "api/error.h"
 #include "api/generation.h"
 #include "models/model_pool.h"
+#include "weft/token_bans.h"
 
 namespace weft::server {
 
@@ -32,7 +33,7 @@ struct Job : ServedRequest {
   int status = 200;  ///< The response's status, if no ApiError was thrown.
   /// Requested features that the response lacks: the header X-Weft-Warnings.
   std::vector<std::string> warnings = {};
-  std::vector<std::vector<Token>> bad_words = {};  ///< Those of several tokens.
+  TokenBans bans = {};
 
   /// Throws ApiError 499 once the client has gone. Checked before each stage of the work.
   void check_wanted() const;
