@@ -62,6 +62,8 @@ Json stats_json(const BatcherStats& stats) {
           {"sequences_total", stats.sequences_total},
           {"sequences_cached", stats.sequences_cached},
           {"sequences_free", stats.sequences_free},
+          {"snapshots_cached", stats.snapshots_cached},
+          {"n_snapshots", stats.n_snapshots},
           {"n_prompt_tokens", stats.n_prompt_tokens},
           {"n_cached_tokens", stats.n_cached_tokens},
           {"n_recomputed_tokens", stats.n_recomputed_tokens},

@@ -86,6 +86,8 @@ void add_model(Families& families, const std::string& model, const BatcherStats&
        {std::pair("running", s.sequences_total - s.sequences_cached - s.sequences_free),
         std::pair("cached", s.sequences_cached), std::pair("free", s.sequences_free)})
     families.gauge("sequences", "Sequences of the cache.", model, n, {{"state", state}});
+  gauge("snapshots_cached", "Snapshots among the cached sequences.", s.snapshots_cached);
+  count("snapshots_total", "Snapshots of prompts.", s.n_snapshots);
   count("requests_total", "Requests that were submitted.", s.n_requests);
   count("requests_rejected_total", "Requests refused because the queue was full.", s.n_rejected);
   for (const auto& [reason, n] :
