@@ -31,6 +31,7 @@
 #include "options/snapshot_options.h"
 #include "options/speculation_options.h"
 #include "options/template_options.h"
+#include "options/tier_options.h"
 #include "terminal/interrupt.h"
 #include "terminal/line_editor.h"
 #include "terminal/terminal.h"
@@ -73,6 +74,7 @@ struct ChatOptions : GenerationOptions {
   std::vector<std::string> images;
   std::vector<std::string> sounds;
   SnapshotOptions snapshots;
+  TierOptions tiers;
   TemplateOptions chat_template;
   ConstraintOptions constraint;
   SpeculationOptions speculation;
@@ -494,6 +496,10 @@ int run(ChatOptions options) {
   BatcherParams batcher =
       batcher_params(options.speculation, load_draft(options.speculation, options, context, interrupt));
   bound_snapshots(batcher, options.snapshots);
+  set_cache_tiers(batcher, options.tiers);
+  batcher.tiers.on_note = [&talk = options.talk](const std::string& why) {
+    note(talk, fmt::format("weft: note: {}", why));
+  };
   Completer completer(context, batcher);
   weft::Chat chat = make_chat(*loaded.model, options.talk);
   Conversation conversation(completer, std::move(chat), sampling, std::move(params));
@@ -553,6 +559,7 @@ std::function<int()> prepare_chat(CLI::App& app) {
   add_switch(app, "--history", options->history, "keep typed lines in ~/.local/state/weft/history (default)")
       ->group(group);
   add_snapshot_options(app, options->snapshots);
+  add_tier_options(app, options->tiers);
   add_speculation_options(app, options->speculation);
   add_generation_options(app, *options);
   return [options] { return run(*options); };

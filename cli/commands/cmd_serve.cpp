@@ -175,10 +175,7 @@ server::ServedModelParams served_params(const ServeOptions& options, const Model
   params.service.batcher.max_step_ms = options.step_ms;
   params.service.batcher.limits.n_waiting = options.max_queue;
   bound_snapshots(params.service.batcher, options.snapshots);
-  params.service.batcher.tiers.ram_bytes =
-      options.cache_ram_mib < 0 ? CacheTiers::kAutomatic : std::int64_t{options.cache_ram_mib} << 20;
-  params.service.batcher.tiers.disk = options.cache_disk;
-  params.service.batcher.tiers.disk_bytes = std::int64_t{options.cache_disk_gib} << 30;
+  set_cache_tiers(params.service.batcher, options.tiers);
   return params;
 }
 

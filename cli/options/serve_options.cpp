@@ -12,9 +12,6 @@
 namespace weft::cli {
 namespace {
 
-constexpr int kMaxCacheMib = 1 << 24;
-constexpr int kMaxCacheGib = 1 << 20;
-
 void check_reasoning_format(const std::string& format) {
   if (format != "auto" && format != "deepseek")
     throw UsageError(fmt::format(
@@ -196,18 +193,7 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
       "most 128k)")
       ->group("Context");
   add_snapshot_options(app, options.snapshots);
-  add_size(app, "--cache-ram", options.cache_ram_mib,
-           {-1, kMaxCacheMib, "-1: a quarter of the free memory, at most 8192"},
-           "MiB of host memory for prefixes that the KV cache evicts; 0: none (default -1)")
-      ->group("Context");
-  app.add_option(
-         "--cache-disk", options.cache_disk,
-         "keep prefixes in files of this folder, too; they survive a restart, and servers can share it")
-      ->type_name("DIR")
-      ->group("Context");
-  add_size(app, "--cache-disk-size", options.cache_disk_gib, {0, kMaxCacheGib},
-           "maximum GiB of all files in that folder; the least recently used are removed first (default 32)")
-      ->group("Context");
+  add_tier_options(app, options.tiers);
   add_speculation_options(app, options.speculation);
   add_sampling_options(app, options.sampling);
   add_talk_options(app, options.talk);

@@ -11,6 +11,7 @@
 #include "options/snapshot_options.h"
 #include "options/speculation_options.h"
 #include "options/template_options.h"
+#include "options/tier_options.h"
 #include "weft/batcher.h"
 
 namespace weft::cli {
@@ -24,6 +25,7 @@ struct ServeOptions {
   SamplingOptions sampling;
   SpeculationOptions speculation;
   SnapshotOptions snapshots;
+  TierOptions tiers;
   std::vector<std::string> hosts = {"127.0.0.1"};
   int port = 8080;
   int n_parallel = 64;
@@ -46,9 +48,6 @@ struct ServeOptions {
   int models_max = 0;
   int idle_s = -1;
   int n_stored = static_cast<int>(server::StoreLimits{}.n_responses);
-  int cache_ram_mib = -1;
-  std::string cache_disk;
-  int cache_disk_gib = 32;
   bool cors = false;
   std::vector<std::string> allowed_hosts;
   std::string api_prefix;

@@ -140,6 +140,14 @@ class Chat(unittest.TestCase):
                 if model != MAMBA:
                     self.assertGreater(reused[2], 20)
 
+    def test_a_later_chat_reuses_prefixes_of_files(self):
+        words = ["--temp", "0", "--cache-disk", self.folder / "prefixes"]
+        first, reused = self.turns(LLAMA, *words)
+        self.assertEqual(reused[0], 0)
+        again, reused = self.turns(LLAMA, *words)
+        self.assertGreater(reused[0], 32)
+        self.assertEqual(again, first)
+
 
 class Interrupted(unittest.TestCase):
     def test_an_interrupt_ends_the_completion(self):

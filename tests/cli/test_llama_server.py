@@ -683,6 +683,29 @@ class Bans(unittest.TestCase):
         self.assertEqual(answer["choices"][0]["finish_reason"], "stop")
 
 
+class Tiers(unittest.TestCase):
+    """Prefixes that the KV cache evicts come back from memory, and after a restart from files."""
+
+    @staticmethod
+    def cached(server: Server, order: str) -> list[int]:
+        """The cached tokens of prompts, which fit into the cache one or two at a time."""
+        prompts = {"A": [7 + i % 400 for i in range(400)], "B": [8 + i % 450 for i in range(500)], "C": [9 + i % 460 for i in range(500)]}
+        answers = [server.json("/v1/completions", {"prompt": prompts[name], "max_tokens": 2}) for name in order]
+        return [answer["usage"]["prompt_tokens_details"]["cached_tokens"] for answer in answers]
+
+    def test_evicted_prefixes_are_restored(self):
+        base = ["-m", LLAMA, "-c", "1024", "-np", "2"]
+        with Server(*base, "--cache-ram", "0") as server:
+            self.assertEqual(self.cached(server, "AABCA"), [0, 399, 0, 0, 0])
+        with Server(*base) as server:
+            self.assertEqual(self.cached(server, "AABCA"), [0, 399, 0, 0, 399])
+            self.assertRegex(server.ask("/metrics")[1], r'tier_restored_tokens_total\{.*tier="ram".*\} 399')
+        with tempfile.TemporaryDirectory() as folder:
+            for expected in ([0], [399]):
+                with Server(*base, "--cache-ram", "0", "--cache-disk", folder) as server:
+                    self.assertEqual(self.cached(server, "A"), expected)
+
+
 class Shutdown(unittest.TestCase):
     def test_open_live_streams_are_logged(self):
         with tempfile.TemporaryDirectory() as folder:

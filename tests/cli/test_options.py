@@ -163,9 +163,12 @@ SAMPLING = {
     "samplers": Effect(["--samplers", "temperature"]),
     "sampler-seq": Effect(["--sampler-seq", "t"]),
 }
-SNAPSHOTS = {
+PREFIXES = {
     "ctx-checkpoints": Refused(["--ctx-checkpoints", "-1"]),
     "checkpoint-ram": Refused(["--checkpoint-ram", "-1"]),
+    "cache-ram": Refused(["--cache-ram", "-2"]),
+    "cache-disk": Refused(["--cache-disk", "text.txt"]),
+    "cache-disk-size": Refused(["--cache-disk-size", "-1"]),
 }
 CONTEXT = CACHE_TYPES | {
     "ctx-size": Effect(["-c", "8"]),
@@ -222,7 +225,7 @@ COMMANDS = {
                 "logits": Effect(["--logits", "logits.f32"]),
             }),
     "chat": (["-m", LLAMA, "-n", "12", "--seed", "1", "-t", "1", "-c", "256", "--chat-template-file", "template.jinja"],
-             "one\\ntwo\n", GENERATION | VISIBLE_LOAD | SNAPSHOTS | {
+             "one\\ntwo\n", GENERATION | PREFIXES | VISIBLE_LOAD | {
                  "system-prompt": Effect(["--system-prompt", "short"]),
                  "system-prompt-file": Effect(["--system-prompt-file", "prompt.txt"]),
                  "prompt": Effect(["-p", "first"]),
@@ -499,7 +502,7 @@ def served(folder: Path, words: list) -> tuple:
 EFFORT = ("--chat-template-file", "effort.jinja")
 SERVED = {name: Effect(row.words, row.among[2:] if row.among[:2] == REPEATED else row.among)
           for name, row in SAMPLING.items()}
-SERVE_ROWS = SERVED | DRAFTS | SNAPSHOTS | {name: row for name, row in MODEL.items() if name != "model"} | {
+SERVE_ROWS = SERVED | DRAFTS | PREFIXES | {name: row for name, row in MODEL.items() if name != "model"} | {
     "lora-init-without-apply": Effect(["--lora-init-without-apply"], among=("--lora", LORA)),
     "repack": Untested("see run"),
     "pre": Untested("see run: here -m adds a model"),
@@ -564,9 +567,6 @@ SERVE_ROWS = SERVED | DRAFTS | SNAPSHOTS | {name: row for name, row in MODEL.ite
     "cache-type-k": CACHE_TYPES["cache-type-k"],
     "cache-type-v": CACHE_TYPES["cache-type-v"],
     "cache-rotation": CACHE_TYPES["cache-rotation"],
-    "cache-ram": Refused(["--cache-ram", "-2"]),
-    "cache-disk": Refused(["--cache-disk", "text.txt"]),
-    "cache-disk-size": Refused(["--cache-disk-size", "-1"]),
     "log-file": Effect(["--log-file", "server.log"]),
     "log-json": Untested("log_test.cpp"),
     "log-colors": Untested("log_test.cpp"),

@@ -1,0 +1,19 @@
+#pragma once
+// Options of the cache tiers, for commands whose later prompts share prefixes with earlier ones.
+#include <string>
+
+#include "options/option_types.h"
+#include "weft/batcher.h"
+
+namespace weft::cli {
+
+struct TierOptions {
+  int ram_mib = -1;
+  std::string disk;
+  int disk_gib = static_cast<int>(CacheTiers{}.disk_bytes >> 30);
+};
+void add_tier_options(CLI::App& app, TierOptions& options);
+/// Sets the tiers, without CacheTiers::on_note.
+void set_cache_tiers(BatcherParams& params, const TierOptions& options);
+
+}  // namespace weft::cli
