@@ -3,14 +3,17 @@
 
 #include <chrono>
 
+#include "chat.h"
 #include "context.h"
 #include "media.h"
 #include "weft/service.h"
+#include "weft/token_bans.h"
 
 using namespace weft;
 using namespace weft::c;
 
 static_assert(WEFT_SPECULATION_MODEL == static_cast<int>(Speculation::kModel));
+static_assert(WEFT_CACHE_RAM_AUTO == CacheTiers::kAutomatic);
 static_assert(WEFT_POOLING_LAST == static_cast<int>(Pooling::kLast));
 
 namespace weft::c {
@@ -27,6 +30,17 @@ weft_batcher_params defaults() {
   p.n_draft = d.batcher.n_draft;
   p.n_unread = d.n_unread;
   p.reuse_prefixes = d.batcher.reuse_prefixes;
+  p.cache_ram_bytes = d.batcher.tiers.ram_bytes;
+  p.cache_disk_bytes = d.batcher.tiers.disk_bytes;
+  p.snapshot_bytes = d.batcher.snapshot_bytes;
+  p.n_snapshots = d.batcher.n_snapshots;
+  p.n_draft_branches = d.batcher.n_draft_branches;
+  p.n_waiting_tokens = d.batcher.limits.n_waiting_tokens;
+  p.n_request_tokens = d.batcher.limits.n_request_tokens;
+  p.stop_bytes = d.batcher.limits.stop_bytes;
+  p.n_stops = d.batcher.limits.n_stops;
+  p.n_completions = d.batcher.limits.n_completions;
+  p.adapt_drafts = d.batcher.adapt_drafts;
   return p;
 }
 
@@ -39,6 +53,7 @@ weft_request_params defaults() {
   p.n_logprobs = d.n_logprobs;
   p.n_keep = d.n_keep;
   p.speculate = d.speculate;
+  p.reuse_prefix = d.reuse_prefix;
   return p;
 }
 
@@ -66,6 +81,7 @@ class Taken {
   Taken(const Taken&) = delete;
   Taken& operator=(const Taken&) = delete;
   Context& context() { return context_->context; }
+  const Tokenizer& tokenizer() const { return context_->loaded->model->tokenizer(); }
   std::shared_ptr<Context> draft() const {
     return draft_ == nullptr ? nullptr : std::shared_ptr<Context>(draft_, &draft_->context);
   }
@@ -84,10 +100,26 @@ ServiceParams service_params(const weft_batcher_params& p, std::shared_ptr<Conte
   params.batcher.n_step_tokens = p.n_step_tokens;
   params.batcher.max_step_ms = p.max_step_ms;
   params.batcher.max_pause_ms = p.max_pause_ms;
-  params.batcher.limits.n_waiting = p.n_waiting;
+  params.batcher.limits = {.n_waiting = p.n_waiting,
+                           .n_waiting_tokens = p.n_waiting_tokens,
+                           .n_completions = p.n_completions,
+                           .n_request_tokens = p.n_request_tokens,
+                           .n_stops = p.n_stops,
+                           .stop_bytes = p.stop_bytes};
   params.batcher.reuse_prefixes = p.reuse_prefixes;
+  params.batcher.n_snapshots = p.n_snapshots;
+  params.batcher.snapshot_bytes = p.snapshot_bytes;
+  params.batcher.tiers.ram_bytes = p.cache_ram_bytes;
+  params.batcher.tiers.disk = text_or_nothing(p.cache_disk);
+  params.batcher.tiers.disk_bytes = p.cache_disk_bytes;
+  if (p.on_note != nullptr)
+    params.batcher.tiers.on_note = [call = p.on_note, data = p.note_data](const std::string& note) {
+      call(note.c_str(), data);
+    };
   params.batcher.speculation = choice(p.speculation, Speculation::kModel, "speculation");
   params.batcher.n_draft = p.n_draft;
+  params.batcher.n_draft_branches = p.n_draft_branches;
+  params.batcher.adapt_drafts = p.adapt_drafts;
   params.batcher.draft = std::move(draft);
   return params;
 }
@@ -115,6 +147,7 @@ class Told {
     out_.embedding = from.embedding.data();
     out_.n_embedding = from.embedding.size();
     out_.error = error_.c_str();
+    out_.not_numbers = from.not_numbers;
     if (from.done) out_.stats = &tell_stats(from.stats);
     return out_;
   }
@@ -149,6 +182,7 @@ class Told {
     stats_.queue_ms = from.queue_ms;
     stats_.first_token_ms = from.first_token_ms;
     stats_.total_ms = from.total_ms;
+    stats_.n_discarded = from.n_discarded;
     return stats_;
   }
 
@@ -159,7 +193,7 @@ class Told {
   weft_output out_ = {};
 };
 
-RequestParams request_params(const weft_request_params& p) {
+RequestParams request_params(const weft_request_params& p, const Tokenizer& tokenizer) {
   RequestParams params;
   params.sampler = sampler_params(p.sampler);
   params.n = p.n;
@@ -168,6 +202,13 @@ RequestParams request_params(const weft_request_params& p) {
   params.n_min = p.n_min;
   params.special = p.special;
   params.stop = texts(p.stop, p.n_stop, "stop");
+  params.n_shown_stops = p.n_shown_stops;
+  const std::span<const Token> stop_tokens = list(p.stop_tokens, p.n_stop_tokens, "stop_tokens");
+  params.stop_tokens.assign(stop_tokens.begin(), stop_tokens.end());
+  params.banned_strings = texts(p.banned_strings, p.n_banned_strings, "banned_strings");
+  params.reuse_prefix = p.reuse_prefix;
+  const std::span<const int> snapshot_at = list(p.snapshot_at, p.n_snapshot_at, "snapshot_at");
+  params.snapshot_at.assign(snapshot_at.begin(), snapshot_at.end());
   params.pooling = choice(p.pooling, Pooling::kLast, "pooling");
   params.n_logprobs = p.n_logprobs;
   params.prompt_logprobs = p.prompt_logprobs;
@@ -185,6 +226,15 @@ RequestParams request_params(const weft_request_params& p) {
     params.constraint = [loaded = p.grammar->loaded, compiled = p.grammar->compiled](int) {
       return compiled->constraint();
     };
+  if (p.chat != nullptr) add_chat(params, *p.chat);
+  TokenBans bans;
+  for (const std::string& word : texts(p.bad_words, p.n_bad_words, "bad_words"))
+    bans.add_word(word, tokenizer);
+  if (p.allowed_tokens != nullptr && p.n_allowed_tokens == 0)
+    refuse("n_allowed_tokens is 0: no token could be generated; give NULL to allow all");
+  const std::span<const Token> allowed = list(p.allowed_tokens, p.n_allowed_tokens, "allowed_tokens");
+  bans.allowed.assign(allowed.begin(), allowed.end());
+  ban_tokens(params, std::move(bans), tokenizer);
   return params;
 }
 
@@ -210,6 +260,29 @@ weft_batcher_stats stats_of(const BatcherStats& from) {
   told.cells_total = from.cells_total;
   told.cells_used = from.cells_used;
   told.cells_cached = from.cells_cached;
+  told.cells_peak = from.cells_peak;
+  told.n_prefilling = from.n_prefilling;
+  told.sequences_total = from.sequences_total;
+  told.sequences_cached = from.sequences_cached;
+  told.snapshots_cached = from.snapshots_cached;
+  told.sequences_free = from.sequences_free;
+  told.n_rebuilt = from.n_rebuilt;
+  told.n_recomputed_tokens = from.n_recomputed_tokens;
+  told.n_branches = from.n_branches;
+  told.n_evicted = from.n_evicted;
+  told.n_snapshots = from.n_snapshots;
+  told.n_waiting_tokens = from.n_waiting_tokens;
+  told.longest_wait_ms = from.longest_wait_ms;
+  told.ms_per_admission = from.ms_per_admission;
+  told.host_seconds = from.host_seconds;
+  told.decode_seconds = from.decode_seconds;
+  told.n_stored_tokens = from.tiers.n_stored_tokens;
+  told.n_ram_tokens = from.tiers.n_ram_tokens;
+  told.n_disk_tokens = from.tiers.n_disk_tokens;
+  told.n_tier_failures = from.tiers.n_failures;
+  told.cache_ram_bytes = from.tiers.ram_bytes;
+  told.cache_ram_limit = from.tiers.ram_limit;
+  told.cache_disk_bytes = from.tiers.disk_bytes;
   return told;
 }
 
@@ -254,7 +327,7 @@ weft_status weft_batcher_submit(weft_batcher* batcher, const weft_token* prompt,
                                 weft_error** error) {
   return run_with(batcher, error, [&](Batcher& self) {
     const weft_request_params given = read(params, "params");
-    RequestParams all = request_params(given);
+    RequestParams all = request_params(given, batcher->contexts.tokenizer());
     if (given.on_output != nullptr)
       all.on_output = [call = given.on_output, data = given.user_data, told = std::make_shared<Told>()](
                           const Output& output) { return call(&told->tell(output.request, output), data); };
@@ -324,7 +397,8 @@ weft_response* weft_service_submit(weft_service* service, const weft_token* prom
     if (given.on_output != nullptr) refuse("a service tells by weft_response_next; on_output must be NULL");
     const std::span<const Token> tokens = list(prompt, n_prompt, "prompt");
     return std::unique_ptr<weft_response>(new weft_response{
-        .response = self.service.submit({tokens.begin(), tokens.end()}, request_params(given))});
+        .response = self.service.submit({tokens.begin(), tokens.end()},
+                                        request_params(given, self.service.model().tokenizer()))});
   });
 }
 weft_status weft_service_drain(weft_service* service, int64_t at_most_ms, weft_error** error) {

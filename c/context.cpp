@@ -31,6 +31,7 @@ weft_context_params defaults() {
   p.n_outputs = d.n_outputs;
   p.n_threads = d.n_threads;
   p.n_best = d.n_best;
+  p.rotate_cache = d.rotate_cache;
   p.window_rewind = d.window_rewind;
   return p;
 }
@@ -156,14 +157,20 @@ weft_context* weft_context_create(const weft_model* model, const weft_context_pa
     const ContextParams all = {.n_ctx = p.n_ctx,
                                .n_sequences = p.n_sequences,
                                .n_ubatch = p.n_ubatch,
+                               .n_source = p.n_source,
                                .n_outputs = p.n_outputs,
                                .n_threads = p.n_threads,
                                .n_best = p.n_best,
-                               .k_type = choice(p.k_type, CacheType::kIQ4_NL, "k_type"),
-                               .v_type = choice(p.v_type, CacheType::kIQ4_NL, "v_type"),
+                               .k_type = cache_type(p.k_type, "k_type"),
+                               .v_type = cache_type(p.v_type, "v_type"),
+                               .rotate_cache = p.rotate_cache,
                                .window_rewind = p.window_rewind,
                                .adapters = adapter_uses(p.adapters, p.n_adapters)};
-    return std::make_unique<weft_context>(std::make_shared<ContextBox>(loaded, all));
+    if (p.shares_with == nullptr)
+      return std::make_unique<weft_context>(std::make_shared<ContextBox>(loaded, all));
+    ContextBox& other = *p.shares_with->box;
+    const OneUser::Hold hold(other.user, "the context of shares_with");
+    return std::make_unique<weft_context>(std::make_shared<ContextBox>(loaded, all, other.context));
   });
 }
 void weft_context_free(weft_context* context) { delete context; }
@@ -439,7 +446,12 @@ weft_status weft_generate(weft_context* context, weft_sampler* sampler, const we
                           .ignore_end = p.ignore_end,
                           .stop = texts(p.stop, p.n_stop, "stop"),
                           .context_shift = p.context_shift,
-                          .n_keep = p.n_keep};
+                          .n_keep = p.n_keep,
+                          .special = p.special,
+                          .n_chunk = p.n_chunk};
+    const std::unique_ptr<TokenConstraint> constraint =
+        p.grammar == nullptr ? nullptr : p.grammar->compiled->constraint();
+    how.constraint = constraint.get();
     if (p.media != nullptr) how.parts = p.media->prompt.parts;
     if (p.on_text != nullptr)
       how.on_text = [&p](std::string_view piece) {

@@ -20,6 +20,8 @@ struct ContextBox {
 
   ContextBox(std::shared_ptr<LoadedModel> model, const ContextParams& params)
       : loaded(std::move(model)), context(loaded->model, params) {}
+  ContextBox(std::shared_ptr<LoadedModel> model, const ContextParams& params, const Context& shares_with)
+      : loaded(std::move(model)), context(loaded->model, params, shares_with) {}
   /// For a batcher, until give_back(): throws Error where another has it.
   void take();
   void give_back() { taken = false; }

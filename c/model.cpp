@@ -53,6 +53,7 @@ weft_model_params defaults() {
   p.last_control_layer = d.last_control_layer;
   p.n_sequences = d.placement.n_sequences;
   p.n_ubatch = d.placement.n_ubatch;
+  p.pack_cache_bytes = d.pack_cache_bytes;
   p.fit = d.placement.fit;
   p.repack = d.repack;
   return p;
@@ -90,6 +91,7 @@ ModelParams model_params(const weft_model_params& p) {
   params.n_cpu_moe = p.n_cpu_moe;
   params.repack = p.repack;
   params.pack_cache = text_or_nothing(p.pack_cache);
+  params.pack_cache_bytes = p.pack_cache_bytes;
   params.pre_tokenizer = text_or_nothing(p.pre_tokenizer);
   params.chat_template = text_or_nothing(p.chat_template);
   params.first_control_layer = p.first_control_layer;
@@ -106,7 +108,12 @@ ModelParams model_params(const weft_model_params& p) {
   placement.n_sequences = p.n_sequences;
   placement.n_ubatch = p.n_ubatch;
   placement.n_ctx_min = p.n_ctx_min;
+  placement.n_source = p.n_source;
+  placement.k_type = cache_type(p.k_type, "k_type");
+  placement.v_type = cache_type(p.v_type, "v_type");
   if (p.fit_margin > 0) placement.margins.push_back({.device = "", .bytes = p.fit_margin});
+  for (const weft_margin& margin : list(p.margins, p.n_margins, "margins"))
+    placement.margins.push_back({.device = text_or_nothing(margin.device), .bytes = margin.bytes});
   for (const weft_pin& pin : list(p.pins, p.n_pins, "pins"))
     placement.pins.push_back({.pattern = need_text(pin.pattern, "a pin's pattern"),
                               .device = need_text(pin.device, "a pin's device")});
@@ -167,6 +174,9 @@ weft_status weft_device_list_get(const weft_device_list* list, size_t place, wef
     told.description = device.description.c_str();
     told.memory_total = device.memory_total;
     told.memory_free = device.memory_free;
+    told.n_threads = device.n_threads;
+    told.is_async = device.is_async;
+    told.on_host_cpu = device.on_host_cpu;
     write(info, told, "info");
   });
 }
@@ -175,7 +185,9 @@ void weft_model_params_init(weft_model_params* params, size_t struct_size) { ini
 weft_model* weft_model_load(const char* path, const weft_model_params* params, weft_error** error) {
   return make(error, [&] {
     auto loaded = std::make_shared<LoadedModel>();
-    loaded->model = Model::load(need_text(path, "path"), model_params(read(params, "params")));
+    ModelParams all = model_params(read(params, "params"));
+    all.placed = [&](const PlacementReport& report) { loaded->placement = report; };
+    loaded->model = Model::load(need_text(path, "path"), all);
     if (const ChatTemplate* const chat = loaded->model->chat_template())
       loaded->chat_template = chat->source();
     return std::make_unique<weft_model>(std::move(loaded));
@@ -206,7 +218,43 @@ weft_status weft_model_get_info(const weft_model* model, weft_model_info* info, 
     told.encoder = from.encoder;
     told.ranks = from.ranks;
     told.has_chat_template = all.chat_template() != nullptr;
+    told.n_ctx_fit = from.n_ctx_fit;
+    told.pooling = static_cast<weft_pooling>(from.pooling);
+    told.first_token = from.first_token;
+    told.reads_source = from.reads_source;
+    told.axes = from.axes;
+    told.weights_mapped = from.weights_mapped;
     write(info, told, "info");
+  });
+}
+weft_status weft_model_get_placement(const weft_model* model, weft_placement* placement, weft_error** error) {
+  return run(error, [&] {
+    const PlacementReport& from = need(model, "model").loaded->placement;
+    weft_placement told = {};
+    told.n_devices = from.devices.size();
+    told.n_layers = from.n_layers;
+    told.n_layers_all = from.n_layers_all;
+    told.n_cpu_moe = from.n_cpu_moe;
+    told.n_ctx = from.n_ctx;
+    told.n_ctx_full = from.n_ctx_full;
+    write(placement, told, "placement");
+  });
+}
+weft_status weft_model_get_placed_device(const weft_model* model, size_t place, weft_placed_device* device,
+                                         weft_error** error) {
+  return run(error, [&] {
+    const auto& all = need(model, "model").loaded->placement.devices;
+    if (place >= all.size())
+      refuse("there is no device " + std::to_string(place) + " of " + std::to_string(all.size()));
+    const PlacementReport::Device& from = all[place];
+    weft_placed_device told = {};
+    told.name = from.name.c_str();
+    told.weights = from.weights;
+    told.cache = from.cache;
+    told.workspace = from.workspace;
+    told.margin = from.margin;
+    told.free = from.free;
+    write(device, told, "device");
   });
 }
 size_t weft_model_n_adapters(const weft_model* model) {
@@ -398,12 +446,14 @@ weft_grammar* weft_grammar_create(const weft_model* model, weft_grammar_kind kin
           return Grammar::json_schema(need_text(source, "source"));
         case WEFT_GRAMMAR_JSON_OBJECT:
           return Grammar::json_object();
+        case WEFT_GRAMMAR_STRUCTURAL_TAG:
+          return Grammar::structural_tag(need_text(source, "source"));
         default:
           refuse("there is no kind of grammar " + std::to_string(kind));
       }
     }();
-    return std::unique_ptr<weft_grammar>(
-        new weft_grammar{.loaded = loaded, .compiled = loaded->compiler().compile(grammar)});
+    return std::unique_ptr<weft_grammar>(new weft_grammar{
+        .loaded = loaded, .grammar = grammar, .compiled = loaded->compiler().compile(grammar)});
   });
 }
 void weft_grammar_free(weft_grammar* grammar) { delete grammar; }

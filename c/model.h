@@ -15,6 +15,7 @@ namespace weft::c {
 struct LoadedModel {
   std::shared_ptr<const Model> model;
   std::string chat_template = {};
+  PlacementReport placement = {};
   std::once_flag once = {};
   std::unique_ptr<const GrammarCompiler> grammars = {};
 
@@ -22,6 +23,10 @@ struct LoadedModel {
   const GrammarCompiler& compiler();
 };
 
+/// The type with this number; `name` is the parameter's.
+inline CacheType cache_type(weft_cache_type number, const char* name) {
+  return choice(number, CacheType::kIQ4_NL, name);
+}
 std::vector<AdapterUse> adapter_uses(const weft_adapter_use* uses, std::size_t n);
 /// A conversation by the model's template.
 std::vector<PromptPiece> render(const Model& model, const weft_chat_message* messages, std::size_t n_messages,
@@ -39,5 +44,6 @@ struct weft_tokenizer {
 
 struct weft_grammar {
   std::shared_ptr<weft::c::LoadedModel> loaded;
+  weft::Grammar grammar;
   std::shared_ptr<const weft::CompiledGrammar> compiled;
 };

@@ -1,6 +1,6 @@
 /// @file
-/// weft in C: models, tokenizers, contexts, samplers, batchers, services and embedders, in the headers that
-/// this one includes. weft_media.h has images and audio, weft_graph.h has graphs.
+/// weft in C: models, tokenizers, chats, contexts, samplers, batchers, services and embedders, in the headers
+/// that this one includes. weft_media.h has images and audio, weft_graph.h has graphs.
 ///
 /// These rules hold for all functions. Each function documents the rest.
 ///
@@ -37,6 +37,7 @@
 #define WEFT_H
 
 #include "weft_batcher.h"
+#include "weft_chat.h"
 #include "weft_context.h"
 #include "weft_core.h"
 #include "weft_embedder.h"

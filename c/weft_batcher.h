@@ -3,7 +3,7 @@
 #ifndef WEFT_BATCHER_H
 #define WEFT_BATCHER_H
 
-#include "weft_generate.h"
+#include "weft_chat.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,6 +22,13 @@ enum {
   WEFT_SPECULATION_MODEL = 2   ///< A smaller model with the same vocabulary (weft_batcher_params::draft).
 };
 
+/// Host memory for prefixes: a quarter of the free memory, at most 8 GiB.
+#define WEFT_CACHE_RAM_AUTO (-1)
+
+/// Called with a note for a log, such as a damaged file. By a thread of the batcher: it must not use the
+/// batcher. Valid during the call.
+typedef void (*weft_note_callback)(const char* note, void* user_data);
+
 /// Parameters of a batcher.
 typedef struct weft_batcher_params {
   size_t struct_size;
@@ -37,6 +44,25 @@ typedef struct weft_batcher_params {
   /// reserves it.
   weft_context* draft;
   bool reuse_prefixes;  ///< Automatic prefix caching: finished sequences stay in the cache.
+  // Cache tiers: evicted prefixes are kept, and later prompts restore them. Results do not depend on them.
+  int64_t cache_ram_bytes;     ///< The most bytes of host memory for them, or WEFT_CACHE_RAM_AUTO. 0: none.
+  const char* cache_disk;      ///< A folder for files of prefixes, which survive the process. NULL: none.
+  int64_t cache_disk_bytes;    ///< The most bytes of all files in it. Least recently used ones go first.
+  weft_note_callback on_note;  ///< Receives notes on the files; NULL: none.
+  void* note_data;             ///< Given to it.
+  // Snapshots: copied sequences of prompts, for models whose sequences cannot be cut anywhere.
+  int64_t snapshot_bytes;    ///< The most bytes of their running states and windows. 0: none.
+  int32_t n_snapshots;       ///< The most snapshots. 0: none.
+  int32_t n_draft_branches;  ///< The most branches of a draft tree, 1 to 64. Each takes a free sequence.
+  // Limits. A request beyond one of its own is WEFT_INVALID_ARGUMENT.
+  int64_t n_waiting_tokens;  ///< The most prompt tokens of waiting completions, then WEFT_OVERLOADED. 0: no
+                             ///< limit.
+  int64_t n_request_tokens;  ///< The most tokens of a request's prompt, times its completions.
+  size_t stop_bytes;         ///< The most bytes of a request's stop strings, and of its banned strings.
+  int32_t n_stops;           ///< The most stop strings, stop tokens and banned strings of a request.
+  int32_t n_completions;     ///< The most completions of a request.
+  /// Draft as many tokens as measured acceptance makes worthwhile. false: always n_draft.
+  bool adapt_drafts;
 } weft_batcher_params;
 
 /// A token and the natural logarithm of its probability.
@@ -66,6 +92,7 @@ typedef struct weft_completion_stats {
   double queue_ms;
   double first_token_ms;
   double total_ms;
+  int32_t n_discarded;  ///< Drawn tokens that were dropped again (weft_request_params::banned_strings).
 } weft_completion_stats;
 
 /// New output of one completion. How long it is valid depends on the function that delivers it.
@@ -86,6 +113,7 @@ typedef struct weft_output {
   size_t n_embedding;
   const char* error;                   ///< With WEFT_STOP_ERROR: the message; otherwise "".
   const weft_completion_stats* stats;  ///< With done; otherwise NULL.
+  bool not_numbers;                    ///< With WEFT_STOP_ERROR: whether the model computed NaN or infinity.
 } weft_output;
 
 /// Called by weft_batcher_step. The output is valid during the call. The callback may submit, cancel, pause
@@ -121,6 +149,26 @@ typedef struct weft_request_params {
   bool context_shift;              ///< When the sequence fills the cache, drop its older half and continue.
   bool speculate;                  ///< Allow drafts.
   const weft_prompt* media;        ///< As weft_generate_params::media.
+  const weft_token* stop_tokens;   ///< Tokens that end a completion, like end tokens, even with ignore_end.
+  size_t n_stop_tokens;
+  /// Strings that the completion never contains; ASCII letters match in both cases. When one is complete, the
+  /// completion goes back and draws other tokens (RequestParams::banned_strings).
+  const char* const* banned_strings;
+  size_t n_banned_strings;
+  /// Words that the completion never contains as tokens, at the start of a string and after a space (vLLM's
+  /// bad_words). If a word has several tokens, its last one is banned after the others.
+  const char* const* bad_words;
+  size_t n_bad_words;
+  const weft_token* allowed_tokens;  ///< The only tokens that may be generated. NULL: all.
+  size_t n_allowed_tokens;
+  /// Lengths of the prompt at which later prompts are likely to diverge: each leaves a snapshot.
+  const int32_t* snapshot_at;
+  size_t n_snapshot_at;
+  /// The chat whose prompt is given: adds its constraint, reasoning budget, stop strings and snapshots, and
+  /// control tokens. NULL: none.
+  const weft_chat* chat;
+  int32_t n_shown_stops;  ///< The first n_shown_stops strings of `stop` are included in the completion.
+  bool reuse_prefix;      ///< Use a cached prefix of the prompt, if there is one.
 } weft_request_params;
 
 /// Counts since the batcher was made, and its current state.
@@ -146,6 +194,30 @@ typedef struct weft_batcher_stats {
   int32_t cells_total;
   int32_t cells_used;
   int32_t cells_cached;  ///< Cells that only finished sequences hold.
+  int32_t cells_peak;    ///< The most cells in use so far.
+  int32_t n_prefilling;  ///< Running completions that compute a prompt.
+  int32_t sequences_total;
+  int32_t sequences_cached;  ///< Sequences that hold finished completions or snapshots.
+  int32_t snapshots_cached;  ///< The snapshots among them.
+  int32_t sequences_free;
+  int64_t n_rebuilt;            ///< How often the whole cache was recomputed after a failure.
+  int64_t n_recomputed_tokens;  ///< Tokens computed again after a preemption or a failure.
+  int64_t n_branches;           ///< Draft branches in addition to each draft's first.
+  int64_t n_evicted;            ///< Finished sequences that were evicted from the cache.
+  int64_t n_snapshots;          ///< Snapshots of prompts.
+  int64_t n_waiting_tokens;     ///< Prompt tokens of waiting completions.
+  double longest_wait_ms;
+  double ms_per_admission;  ///< Recent mean time between admissions. 0: not known.
+  double host_seconds;      ///< Time of steps outside the model.
+  double decode_seconds;    ///< Time of steps in the model.
+  // Cache tiers.
+  int64_t n_stored_tokens;   ///< Tokens that were copied out of the cache.
+  int64_t n_ram_tokens;      ///< Tokens that were restored from host memory.
+  int64_t n_disk_tokens;     ///< Tokens that were restored from files.
+  int64_t n_tier_failures;   ///< Files that were damaged, or could not be written or read.
+  int64_t cache_ram_bytes;   ///< Host memory in use now.
+  int64_t cache_ram_limit;   ///< weft_batcher_params::cache_ram_bytes, with the automatic value replaced.
+  int64_t cache_disk_bytes;  ///< Bytes of all files in the folder, as last counted.
 } weft_batcher_stats;
 
 /// Sets struct_size and the defaults.

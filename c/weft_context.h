@@ -22,21 +22,6 @@ typedef int32_t weft_pos;
 /// All sequences of a context.
 #define WEFT_ALL_SEQUENCES (-1)
 
-/// The element type of cached keys or values.
-typedef int32_t weft_cache_type;
-enum {
-  WEFT_CACHE_AUTO = 0,  ///< bf16 if attention reads it faster than f16 on all devices, otherwise f16.
-  WEFT_CACHE_F32 = 1,
-  WEFT_CACHE_F16 = 2,
-  WEFT_CACHE_BF16 = 3,
-  WEFT_CACHE_Q8_0 = 4,
-  WEFT_CACHE_Q4_0 = 5,
-  WEFT_CACHE_Q4_1 = 6,
-  WEFT_CACHE_Q5_0 = 7,
-  WEFT_CACHE_Q5_1 = 8,
-  WEFT_CACHE_IQ4_NL = 9
-};
-
 /// Parameters of a context.
 typedef struct weft_context_params {
   size_t struct_size;
@@ -53,6 +38,13 @@ typedef struct weft_context_params {
   size_t n_adapters;
   /// With sliding-window layers: how many last tokens of a sequence can be removed again. -1: any number.
   int32_t window_rewind;
+  /// A context whose memory for temporaries the new one shares, as a draft model's context and the main
+  /// model's can. The two are made and used in turns, never by two threads at once. NULL: none.
+  const weft_context* shares_with;
+  /// For an encoder-decoder model: the most tokens of an encoder input. 0: the training length, at most 512.
+  int32_t n_source;
+  /// Quantised caches keep keys and values rotated (Hadamard), which lowers the quantisation error.
+  bool rotate_cache;
 } weft_context_params;
 
 /// Sets struct_size and the defaults.

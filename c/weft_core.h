@@ -78,6 +78,9 @@ typedef struct weft_device_info {
   const char* description;
   uint64_t memory_total;  ///< Bytes.
   uint64_t memory_free;
+  int32_t n_threads;  ///< A CPU's default number of threads. 0 for other devices.
+  bool is_async;      ///< Its steps run asynchronously to the host.
+  bool on_host_cpu;   ///< It computes on the host's cores: the CPU, or a software driver such as llvmpipe.
 } weft_device_info;
 
 /// Lists the CPU and the devices of all backend modules in the subfolder `weft` of the library's folder.

@@ -12,6 +12,9 @@ extern "C" {
 // ---------------------------------------------------------------------------------------------------------
 // Samplers, and single completions
 
+/// A grammar that constrains completions. Immutable: any number of threads may use one.
+typedef struct weft_grammar weft_grammar;
+
 /// Samples tokens from logits. Each sequence needs its own.
 typedef struct weft_sampler weft_sampler;
 
@@ -115,6 +118,9 @@ typedef struct weft_generate_params {
   const weft_prompt* media;
   /// The sum of weft_part::n - weft_part::extent over the parts that the sequence already holds.
   int32_t n_skipped;
+  const weft_grammar* grammar;  ///< Constrains the completion; NULL: none.
+  int32_t n_chunk;              ///< The most prompt tokens of a batch. 0: weft_context_info::batch_size.
+  bool special;                 ///< The completion includes control tokens.
 } weft_generate_params;
 
 /// The result of a generation.
@@ -140,16 +146,16 @@ WEFT_API weft_status weft_generate(weft_context* context, weft_sampler* sampler,
 // ---------------------------------------------------------------------------------------------------------
 // Grammars
 
-/// A grammar that constrains completions. Immutable: any number of threads may use one.
-typedef struct weft_grammar weft_grammar;
-
 /// The kind of a grammar's source.
 typedef int32_t weft_grammar_kind;
 enum {
   WEFT_GRAMMAR_GBNF = 0,         ///< llama.cpp's GBNF. The start rule is "root".
   WEFT_GRAMMAR_REGEX = 1,        ///< A regular expression for the whole completion.
   WEFT_GRAMMAR_JSON_SCHEMA = 2,  ///< A JSON schema (draft 2020-12).
-  WEFT_GRAMMAR_JSON_OBJECT = 3   ///< Any JSON object; the source is ignored, and may be NULL.
+  WEFT_GRAMMAR_JSON_OBJECT = 3,  ///< Any JSON object; the source is ignored, and may be NULL.
+  /// A structural tag of xgrammar and vLLM, as JSON: {"format": {...}}, or {"structures": [...], "triggers":
+  /// [...]}.
+  WEFT_GRAMMAR_STRUCTURAL_TAG = 4
 };
 
 /// Compiles a grammar for a model's vocabulary. Any thread.

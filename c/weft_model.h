@@ -55,6 +55,27 @@ typedef struct weft_pin {
   const char* device;
 } weft_pin;
 
+/// The element type of cached keys or values.
+typedef int32_t weft_cache_type;
+enum {
+  WEFT_CACHE_AUTO = 0,  ///< bf16 if attention reads it faster than f16 on all devices, otherwise f16.
+  WEFT_CACHE_F32 = 1,
+  WEFT_CACHE_F16 = 2,
+  WEFT_CACHE_BF16 = 3,
+  WEFT_CACHE_Q8_0 = 4,
+  WEFT_CACHE_Q4_0 = 5,
+  WEFT_CACHE_Q4_1 = 6,
+  WEFT_CACHE_Q5_0 = 7,
+  WEFT_CACHE_Q5_1 = 8,
+  WEFT_CACHE_IQ4_NL = 9
+};
+
+/// Memory of a device that `fit` leaves free.
+typedef struct weft_margin {
+  const char* device;  ///< A name as in weft_model_params::devices. NULL: each of them.
+  uint64_t bytes;
+} weft_margin;
+
 /// The loading thread calls it with 0 to 1 while weights load. Returning false cancels (WEFT_CANCELLED).
 typedef bool (*weft_progress_callback)(float done, void* user_data);
 
@@ -90,9 +111,15 @@ typedef struct weft_model_params {
   bool fit;
   /// Pack weights for the kernels. false: use them in the mapped file, which makes steps slower.
   bool repack;
-  const char* chat_template;  ///< Replaces the file's chat template (Jinja); NULL: the file's.
-  uint64_t fit_margin;        ///< Bytes of each device that `fit` leaves free.
-  int32_t n_ctx_min;          ///< The least n_ctx that `fit` may choose. 0: it keeps a given n_ctx.
+  const char* chat_template;   ///< Replaces the file's chat template (Jinja); NULL: the file's.
+  uint64_t fit_margin;         ///< Bytes of each device that `fit` leaves free.
+  int32_t n_ctx_min;           ///< The least n_ctx that `fit` may choose. 0: it keeps a given n_ctx.
+  const weft_margin* margins;  ///< In addition to fit_margin. Margins of the same device add up.
+  size_t n_margins;
+  uint64_t pack_cache_bytes;  ///< The most bytes of pack_cache. Least recently loaded models go first.
+  int32_t n_source;           ///< n_source of the expected context.
+  weft_cache_type k_type;     ///< k_type of the expected context.
+  weft_cache_type v_type;     ///< v_type of the expected context.
 } weft_model_params;
 
 /// Properties of a model.
@@ -116,7 +143,35 @@ typedef struct weft_model_info {
   bool encoder;    ///< It is an encoder (BERT): for a weft_embedder, not for a context.
   bool ranks;      ///< A reranker (weft_embedder_rank).
   bool has_chat_template;
+  int64_t n_ctx_fit;     ///< The default of weft_context_params::n_ctx if `fit` has lowered it; otherwise 0.
+  weft_pooling pooling;  ///< The file's pooling; WEFT_POOLING_MEAN if it names none.
+  weft_token first_token;  ///< The decoder's first token, or WEFT_NO_TOKEN.
+  bool reads_source;       ///< It is an encoder-decoder (T5).
+  bool axes;               ///< RoPE has three positions per token (weft_batch_stand_at).
+  bool weights_mapped;     ///< Weights are used in a mapped file: in pack_cache, or the model's own.
 } weft_model_info;
+
+/// The placement of a model's layers, and the expected context that `fit` has assumed.
+typedef struct weft_placement {
+  size_t struct_size;
+  size_t n_devices;
+  int32_t n_layers;      ///< Layers on the devices of the parameters; the output head counts as one.
+  int32_t n_layers_all;  ///< The model's layers and its output head.
+  int32_t n_cpu_moe;     ///< The first layers whose experts stay on the CPU.
+  int32_t n_ctx;         ///< Cells of the expected context.
+  int32_t n_ctx_full;    ///< Its cells before `fit` lowered them.
+} weft_placement;
+
+/// The memory of a model and of the expected context on one device, in bytes.
+typedef struct weft_placed_device {
+  size_t struct_size;
+  const char* name;  ///< Valid as long as the model.
+  uint64_t weights;
+  uint64_t cache;
+  uint64_t workspace;  ///< Inputs, outputs, copies and temporaries of steps.
+  uint64_t margin;     ///< Left free (weft_model_params::margins).
+  uint64_t free;       ///< Free before loading.
+} weft_placed_device;
 
 /// Sets struct_size and the defaults.
 WEFT_API void weft_model_params_init(weft_model_params* params, size_t struct_size);
@@ -126,6 +181,12 @@ WEFT_API weft_model* weft_model_load(const char* path, const weft_model_params* 
 WEFT_API void weft_model_free(weft_model* model);
 /// Its properties.
 WEFT_API weft_status weft_model_get_info(const weft_model* model, weft_model_info* info, weft_error** error);
+/// Its placement, as it was loaded.
+WEFT_API weft_status weft_model_get_placement(const weft_model* model, weft_placement* placement,
+                                              weft_error** error);
+/// A device of its placement, at an index from 0.
+WEFT_API weft_status weft_model_get_placed_device(const weft_model* model, size_t place,
+                                                  weft_placed_device* device, weft_error** error);
 /// The number of adapters that were loaded with it.
 WEFT_API size_t weft_model_n_adapters(const weft_model* model);
 /// The name of an adapter; NULL where there is none. Valid as long as the model.

@@ -183,15 +183,20 @@ TEST(CParameters, OfGenerationsActOrAreRefused) {
     return true;
   };
   const auto shifts = [](P& p) { p.n_predict = 200, p.context_shift = true; };
+  Checked check;
+  const Handle<weft_grammar> grammar(
+      check(weft_grammar_create(llama(), WEFT_GRAMMAR_REGEX, "ab+", &check.error)), weft_grammar_free);
   static int data = 0;
-  walk({refused(&P::struct_size, 3), acts(&P::n_predict, 3), both(&P::n_keep, 40, -1).with(shifts),
-        both(&P::stop, stops + 1, empty), acts(&P::n_stop, 2), acts(&P::on_text, +on_text),
-        acts(&P::on_prefill, [](std::int32_t, void*) { return false; }),
-        acts(&P::user_data, &data).with([](P& p) { p.on_text = +on_text; }),
-        unseen(&P::ignore_end, "this model ends no text of these; see OfRequestsActOrAreRefused"),
-        acts(&P::context_shift, true).with([](P& p) { p.n_predict = 200; }),
-        unseen(&P::media, "tests/c/test_media.c"), refused(&P::n_skipped, 1)},
-       start, result);
+  walk(
+      {refused(&P::struct_size, 3), acts(&P::n_predict, 3), both(&P::n_keep, 40, -1).with(shifts),
+       both(&P::stop, stops + 1, empty), acts(&P::n_stop, 2), acts(&P::on_text, +on_text),
+       acts(&P::on_prefill, [](std::int32_t, void*) { return false; }),
+       acts(&P::user_data, &data).with([](P& p) { p.on_text = +on_text; }),
+       unseen(&P::ignore_end, "this model ends no text of these; see OfRequestsActOrAreRefused"),
+       acts(&P::context_shift, true).with([](P& p) { p.n_predict = 200; }),
+       unseen(&P::media, "tests/c/test_media.c"), refused(&P::n_skipped, 1), acts(&P::grammar, grammar.get()),
+       refused(&P::n_chunk, -1), unseen(&P::special, "this model generates no control tokens")},
+      start, result);
 }
 
 TEST(CParameters, OfRequestsActOrAreRefused) {
@@ -204,7 +209,8 @@ TEST(CParameters, OfRequestsActOrAreRefused) {
               " " + std::to_string(output->tokens[i].n_top) + " ";
     told += std::to_string(output->n_prompt) + " " + std::to_string(output->n_embedding) + " " +
             std::to_string(output->completion) + " " + std::to_string(output->stop);
-    if (output->done) told += " " + std::to_string(output->stats->n_drafted);
+    if (output->done)
+      told += " " + std::to_string(output->stats->n_drafted) + " " + std::to_string(output->stats->n_cached);
     if (user_data != nullptr) told += "with data";
     return true;
   };
@@ -243,6 +249,7 @@ TEST(CParameters, OfRequestsActOrAreRefused) {
   static const char* const stops[] = {"never written", "b"};
   static const char* const empty[] = {""};
   static const weft_adapter_use use = {0, 1.0f};
+  static const weft_token beyond[] = {1 << 30};
   static int data = 0;
   start.stop = stops;
   start.n_stop = 1;
@@ -277,7 +284,20 @@ TEST(CParameters, OfRequestsActOrAreRefused) {
         acts(&P::prompt_logprobs, true),
         acts(&P::context_shift, false).with(shifts),
         acts(&P::speculate, false).with([](P& p) { p.n_predict = 60, p.ignore_end = true; }),
-        unseen(&P::media, "tests/c/test_media.c")},
+        unseen(&P::media, "tests/c/test_media.c"),
+        refused(&P::stop_tokens, beyond).with([](P& p) { p.n_stop_tokens = 1; }),
+        refused(&P::n_stop_tokens, std::size_t{1}),
+        refused(&P::banned_strings, empty).with([](P& p) { p.n_banned_strings = 1; }),
+        refused(&P::n_banned_strings, std::size_t{1}),
+        refused(&P::bad_words, empty).with([](P& p) { p.n_bad_words = 1; }),
+        refused(&P::n_bad_words, std::size_t{1}),
+        refused(&P::allowed_tokens, beyond).with([](P& p) { p.n_allowed_tokens = 1; }),
+        refused(&P::n_allowed_tokens, std::size_t{1}),
+        unseen(&P::snapshot_at, "sequences of this model can be cut anywhere (test_batcher.c)"),
+        refused(&P::n_snapshot_at, std::size_t{1}),
+        unseen(&P::chat, "test_chat.c"),
+        both(&P::n_shown_stops, 1, 2).with([&](P& p) { p.grammar = grammar.get(), p.stop = stops + 1; }),
+        acts(&P::reuse_prefix, false)},
        start, result);
 }
 
@@ -295,10 +315,31 @@ TEST(CParameters, OfBatchersAndContextsActOrAreRefused) {
     return taken + std::to_string(one.struct_size);
   };
   const Handle<weft_context> draft = context_of(small());
-  walk({refused(&P::struct_size, 3), refused(&P::n_running, -1), refused(&P::n_step_tokens, -1),
-        refused(&P::max_step_ms, -1.0), refused(&P::max_pause_ms, -1.0), both(&P::n_waiting, 1, -1),
-        refused(&P::speculation, 7), refused(&P::n_draft, -1), refused(&P::n_unread, 0),
-        refused(&P::draft, draft.get()), unseen(&P::reuse_prefixes, "as in C++")},
+  walk({refused(&P::struct_size, 3),
+        refused(&P::n_running, -1),
+        refused(&P::n_step_tokens, -1),
+        refused(&P::max_step_ms, -1.0),
+        refused(&P::max_pause_ms, -1.0),
+        both(&P::n_waiting, 1, -1),
+        refused(&P::speculation, 7),
+        refused(&P::n_draft, -1),
+        refused(&P::n_unread, 0),
+        refused(&P::draft, draft.get()),
+        unseen(&P::reuse_prefixes, "as in C++"),
+        refused(&P::cache_ram_bytes, -2),
+        unseen(&P::cache_disk, "files of prefixes (test_batcher.c)"),
+        refused(&P::cache_disk_bytes, -1).with([](P& p) { p.cache_ram_bytes = 1; }),
+        unseen(&P::on_note, "damaged files (test_batcher.c)"),
+        unseen(&P::note_data, "given to it"),
+        refused(&P::snapshot_bytes, -1),
+        refused(&P::n_snapshots, -1),
+        refused(&P::n_draft_branches, 0),
+        both(&P::n_waiting_tokens, 3, -1),
+        both(&P::n_request_tokens, 1, 0),
+        unseen(&P::stop_bytes, "of requests with stop strings (test_batcher.c)"),
+        refused(&P::n_stops, -1),
+        refused(&P::n_completions, 0),
+        unseen(&P::adapt_drafts, "drafts are as many as pay, which is a matter of time")},
        made(weft_batcher_params_init), made_of);
 
   using C = weft_context_params;
@@ -316,7 +357,9 @@ TEST(CParameters, OfBatchersAndContextsActOrAreRefused) {
         both(&C::n_ubatch, 8, 0), refused(&C::n_outputs, -1), refused(&C::n_threads, -1),
         refused(&C::n_best, -2), refused(&C::k_type, 10), refused(&C::v_type, -1),
         refused(&C::adapters, &use).with([](C& p) { p.n_adapters = 1; }),
-        refused(&C::n_adapters, std::size_t{1}), refused(&C::window_rewind, -2)},
+        refused(&C::n_adapters, std::size_t{1}), refused(&C::window_rewind, -2),
+        unseen(&C::shares_with, "the same results in less memory (test_context.c)"),
+        refused(&C::n_source, -1), unseen(&C::rotate_cache, "of quantised caches (test_context.c)")},
        small(), info_of);
 
   using E = weft_embedder_params;
@@ -338,6 +381,7 @@ TEST(CParameters, OfModelsAndChatsActOrAreRefused) {
   static const char* const second[] = {"second=cpu"};
   static const float shares[] = {0.0f, -1.0f};
   static const weft_pin pin = {"output", "nothing"};
+  static const weft_margin margin = {"second", std::uint64_t{1} << 60};
   static const weft_adapter_file adapter = {"nothing", nullptr};
   static const weft_control_vector vector = {"nothing", 1.0};
   const auto loaded = [](const P& params) { return load(&params) != nullptr; };
@@ -374,7 +418,17 @@ TEST(CParameters, OfModelsAndChatsActOrAreRefused) {
           p.n_devices = 1;
           p.n_gpu_layers = 1;
         }),
-        refused(&P::n_ctx_min, -1)},
+        refused(&P::n_ctx_min, -1),
+        refused(&P::margins, &margin).with([](P& p) {
+          p.devices = second;
+          p.n_devices = p.n_margins = 1;
+          p.n_gpu_layers = 1;
+        }),
+        refused(&P::n_margins, std::size_t{1}),
+        unseen(&P::pack_cache_bytes, "what the folder keeps"),
+        refused(&P::n_source, -1),
+        refused(&P::k_type, 10),
+        refused(&P::v_type, -1)},
        made(weft_model_params_init), loaded);
 
   using C = weft_chat_params;
@@ -393,6 +447,38 @@ TEST(CParameters, OfModelsAndChatsActOrAreRefused) {
         refused(&C::tools_json, "{"), refused(&C::variables_json, "{"),
         unseen(&C::add_generation_prompt, "this template has none (test_model.c)")},
        made(weft_chat_params_init), text_of);
+}
+
+TEST(CParameters, OfTurnsActOrAreRefused) {
+  using P = weft_chat_turn;
+  weft_model_params params = made(weft_model_params_init);
+  params.chat_template =
+      "{{ messages[-1].content }}{{ tools }}{{ x }}{{ reasoning_effort }}{{ enable_thinking }}"
+      "{% if add_generation_prompt %}:{% endif %}";
+  const Handle<weft_model> model = load(&params);
+  const auto prompt = [&](const P& turn) {
+    Checked check;
+    const Handle<weft_chat> chat(check(weft_chat_open(model.get(), &turn, &check.error)), weft_chat_free);
+    std::size_t n = 0;
+    const weft_token* const tokens = check(weft_chat_tokens(chat.get(), &n, &check.error));
+    return std::vector<weft_token>(tokens, tokens + n);
+  };
+  P start = made(weft_chat_turn_init);
+  start.messages_json = R"([{"role": "user", "content": "hi"}])";
+  constexpr const char* kTool =
+      R"([{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}])";
+  walk({refused(&P::struct_size, 3), both(&P::messages_json, R"([{"role": "user", "content": "bye"}])", "{"),
+        both(&P::tools_json, kTool, "{"), both(&P::variables_json, R"({"x": 1})", "{"),
+        refused(&P::tool_name, "other").with([&](P& p) {
+          p.tools_json = kTool;
+          p.tool_choice = WEFT_TOOL_NAMED;
+        }),
+        both(&P::reasoning_effort, "high", "huge"),
+        unseen(&P::reasoning_budget_message, "of the response (test_chat.c)"),
+        unseen(&P::content_grammar, "of the response (test_chat.c)"), refused(&P::tool_choice, 4),
+        acts(&P::reasoning_budget, 0), refused(&P::parallel_tool_calls, 2),
+        acts(&P::add_generation_prompt, false)},
+       start, prompt);
 }
 
 }  // namespace

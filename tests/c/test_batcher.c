@@ -1,4 +1,6 @@
 /* Batchers and services: many texts at once. */
+#include <dirent.h>
+#include <math.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -378,11 +380,261 @@ static void sources(const weft_model* model) {
   weft_context_free(context);
 }
 
+/* The end of a request: tokens of the prompt that were cached, and why it ended. */
+struct ending {
+  int n_cached;
+  int n_tokens;
+  weft_token tokens[128];
+  char text[1024];
+  weft_stop stop;
+  int n_discarded;
+};
+
+static bool on_ending(const weft_output* output, void* user_data) {
+  struct ending* const ending = user_data;
+  for (size_t i = 0; i < output->n_tokens; ++i) ending->tokens[ending->n_tokens++] = output->tokens[i].token;
+  strncat(ending->text, output->text, sizeof ending->text - strlen(ending->text) - 1);
+  CHECK(!output->not_numbers);
+  if (!output->done) return true;
+  ending->n_cached = output->stats->n_cached;
+  ending->n_discarded = output->stats->n_discarded;
+  ending->stop = output->stop;
+  return true;
+}
+
+static struct ending ask(weft_batcher* batcher, const weft_token* tokens, size_t n,
+                         const weft_request_params* how) {
+  struct ending ending = {0};
+  weft_request_params params = *how;
+  params.on_output = on_ending;
+  params.user_data = &ending;
+  OK(weft_batcher_submit(batcher, tokens, n, &params, NULL, &error));
+  OK(weft_batcher_run(batcher, &error));
+  return ending;
+}
+
+static void fill(weft_token* tokens, int n, int step) {
+  for (int i = 0; i < n; ++i) tokens[i] = 3 + (step + i * step) % 500;
+}
+
+static void take_note(const char* note, void* user_data) {
+  CHECK(note[0] != 0);
+  ++*(int*)user_data;
+}
+
+/* Overwrites the middle of all files in a folder, or removes them and the folder. */
+static int change_files(const char* folder, bool remove_them) {
+  int n = 0;
+  DIR* const dir = opendir(folder);
+  NEED(dir != NULL);
+  for (struct dirent* one; (one = readdir(dir)) != NULL;) {
+    if (one->d_name[0] == '.') continue;
+    const char* const path = path_in(folder, one->d_name);
+    ++n;
+    if (remove_them) {
+      CHECK(unlink(path) == 0);
+      continue;
+    }
+    FILE* const file = fopen(path, "r+b");
+    NEED(file != NULL && fseek(file, 0, SEEK_END) == 0);
+    NEED(fseek(file, ftell(file) / 2, SEEK_SET) == 0);
+    CHECK(fwrite("not what it was", 1, 15, file) == 15);
+    fclose(file);
+  }
+  closedir(dir);
+  if (remove_them) CHECK(rmdir(folder) == 0);
+  return n;
+}
+
+/* Prompts whose prefixes were evicted from the cache. */
+static void tiers(const weft_model* model, const char* scratch) {
+  enum { kA = 400, kB = 500 };
+  static weft_token a[kA], b[kB], c[kB];
+  fill(a, kA, 7);
+  fill(b, kB, 11);
+  fill(c, kB, 13);
+  char folder[4096];
+  snprintf(folder, sizeof folder, "%s/prefixes-%ld", scratch, (long)getpid());
+  const weft_sampler_params sampler = greedy();
+  weft_request_params request;
+  weft_request_params_init(&request, sizeof request);
+  request.sampler = &sampler;
+  request.n_predict = 8;
+  request.ignore_end = true;
+  weft_context_params size;
+  weft_context_params_init(&size, sizeof size);
+  size.n_ctx = 1024;
+  size.n_sequences = 6;
+  size.n_threads = 2;
+  weft_batcher_params how;
+  weft_batcher_params_init(&how, sizeof how);
+  CHECK(how.cache_ram_bytes == 0 && how.cache_disk == NULL && how.cache_disk_bytes > 0);
+  int n_notes = 0;
+  how.on_note = take_note;
+  how.note_data = &n_notes;
+  weft_token first[8];
+  for (int round = 0; round < 4; ++round) {
+    how.cache_ram_bytes = round == 0 ? 1 << 30 : 0;
+    how.cache_disk = round == 0 ? NULL : folder; /* Later rounds are restarts. */
+    if (round == 3) CHECK(change_files(folder, false) > 0);
+    weft_context* context = NULL;
+    MADE(context, weft_context_create(model, &size, &error));
+    weft_batcher* batcher = NULL;
+    MADE(batcher, weft_batcher_create(context, &how, &error));
+    weft_context_free(context);
+    if (round == 0) {
+      const struct ending one = ask(batcher, a, kA, &request);
+      CHECK(one.n_cached == 0 && one.n_tokens == 8);
+      memcpy(first, one.tokens, sizeof first);
+      CHECK(ask(batcher, a, kA, &request).n_cached == kA - 1);
+      CHECK(ask(batcher, b, kB, &request).n_cached == 0);
+      CHECK(ask(batcher, c, kB, &request).n_cached == 0);
+    }
+    const struct ending last = ask(batcher, a, kA, &request);
+    CHECK(last.n_cached == (round == 0 || round == 2 ? kA - 1 : 0));
+    CHECK(memcmp(last.tokens, first, sizeof first) == 0);
+    weft_batcher_stats stats = {.struct_size = sizeof stats};
+    OK(weft_batcher_get_stats(batcher, &stats, &error));
+    CHECK(stats.n_ram_tokens == (round == 0 ? kA - 1 : 0) &&
+          stats.n_disk_tokens == (round == 2 ? kA - 1 : 0));
+    CHECK(round != 0 ||
+          (stats.n_stored_tokens > 0 && stats.cache_ram_limit == 1 << 30 && stats.n_evicted > 0));
+    weft_batcher_free(batcher);
+    CHECK((n_notes > 0) == (round == 3));
+  }
+  CHECK(change_files(folder, true) > 0);
+}
+
+/* A model with a recurrent state continues where a snapshot was left. */
+static void snapshots(const weft_model* model) {
+  enum { kLong = 100, kSame = 64 };
+  weft_token one[kLong], other[kLong];
+  fill(one, kLong, 7);
+  fill(other, kLong, 11);
+  memcpy(other, one, kSame * sizeof *one);
+  const int32_t at[] = {kSame};
+  weft_request_params request;
+  weft_request_params_init(&request, sizeof request);
+  request.n_predict = 2;
+  request.snapshot_at = at;
+  request.n_snapshot_at = 1;
+  for (int n = 0; n < 2; ++n) {
+    weft_context* const context = make_context(model);
+    weft_batcher_params how;
+    weft_batcher_params_init(&how, sizeof how);
+    CHECK(how.n_snapshots > 0 && how.snapshot_bytes > 0);
+    if (n == 0) how.n_snapshots = 0;
+    weft_batcher* batcher = NULL;
+    MADE(batcher, weft_batcher_create(context, &how, &error));
+    ask(batcher, one, kLong, &request);
+    CHECK(ask(batcher, other, kLong, &request).n_cached == (n == 0 ? 0 : kSame));
+    weft_batcher_stats stats = {.struct_size = sizeof stats};
+    OK(weft_batcher_get_stats(batcher, &stats, &error));
+    CHECK((stats.snapshots_cached > 0) == (n > 0) && stats.sequences_total == 4);
+    weft_batcher_free(batcher);
+    weft_context_free(context);
+  }
+}
+
+static bool has(const struct ending* ending, const weft_token* tokens, size_t n) {
+  for (size_t i = 0; i + n <= (size_t)ending->n_tokens; ++i)
+    if (memcmp(ending->tokens + i, tokens, n * sizeof *tokens) == 0) return true;
+  return false;
+}
+
+/* Stop tokens, and strings, words and tokens that a completion may not contain. */
+static void bans(const weft_model* model) {
+  weft_context* const context = make_context(model);
+  weft_batcher_params limits;
+  weft_batcher_params_init(&limits, sizeof limits);
+  limits.stop_bytes = 100;
+  weft_batcher* batcher = NULL;
+  MADE(batcher, weft_batcher_create(context, &limits, &error));
+  weft_tokenizer* tokenizer = NULL;
+  MADE(tokenizer, weft_model_tokenizer(model, &error));
+  const weft_sampler_params sampler = greedy();
+  weft_request_params params;
+  weft_request_params_init(&params, sizeof params);
+  params.sampler = &sampler;
+  params.n_predict = 16;
+  params.ignore_end = true;
+  const struct ending plain = ask(batcher, prompt, kPrompt, &params);
+  CHECK(plain.n_tokens == 16 && plain.n_discarded == 0);
+
+  weft_request_params stopped = params;
+  stopped.stop_tokens = plain.tokens + 5;
+  stopped.n_stop_tokens = 1;
+  const struct ending shorter = ask(batcher, prompt, kPrompt, &stopped);
+  CHECK(shorter.stop == WEFT_STOP_END && shorter.n_tokens <= 6);
+
+  char part[8] = "";
+  strncat(part, plain.text + strlen(plain.text) / 2, 4);
+  const char* const parts[] = {part};
+  weft_request_params without = params;
+  without.banned_strings = parts;
+  without.n_banned_strings = 1;
+  const struct ending other = ask(batcher, prompt, kPrompt, &without);
+  CHECK(strstr(plain.text, part) != NULL && strstr(other.text, part) == NULL && other.n_discarded > 0);
+
+  /* A word of several tokens, each of which may occur alone. */
+  const weft_token pair[] = {301, 302};
+  char* word = NULL;
+  weft_token* ids = NULL;
+  size_t n_ids = 0;
+  OK(weft_tokenizer_decode(tokenizer, pair, 2, false, &word, NULL, &error));
+  OK(weft_tokenizer_encode(tokenizer, word, strlen(word), 0, &ids, &n_ids, &error));
+  NEED(n_ids > 1);
+  weft_sampler_params any = sampler;
+  any.seed = 1;
+  any.temperature = 100.0f;
+  any.top_k = 0;
+  any.top_p = 1.0f;
+  any.min_p = 0.0f;
+  const char* const words[] = {word};
+  weft_request_params drawn = params;
+  drawn.sampler = &any;
+  drawn.n_predict = 100;
+  drawn.allowed_tokens = ids;
+  drawn.n_allowed_tokens = n_ids;
+  const struct ending with = ask(batcher, prompt, kPrompt, &drawn);
+  for (int i = 0; i < with.n_tokens; ++i) {
+    bool is_allowed = false;
+    for (size_t k = 0; k < n_ids; ++k) is_allowed = is_allowed || with.tokens[i] == ids[k];
+    CHECK(is_allowed);
+  }
+  drawn.bad_words = words;
+  drawn.n_bad_words = 1;
+  const struct ending banned = ask(batcher, prompt, kPrompt, &drawn);
+  CHECK(has(&with, ids, n_ids) && !has(&banned, ids, n_ids) && banned.n_tokens == 100);
+  drawn.n_allowed_tokens = 0;
+  FAILS(weft_batcher_submit(batcher, prompt, kPrompt, &drawn, NULL, &error), WEFT_INVALID_ARGUMENT,
+        "n_allowed_tokens is 0");
+  weft_free(word);
+  weft_free(ids);
+
+  char large[128];
+  memset(large, 'a', sizeof large - 1);
+  large[sizeof large - 1] = 0;
+  const char* const larges[] = {large};
+  params.stop = larges;
+  params.n_stop = 1;
+  FAILS(weft_batcher_submit(batcher, prompt, kPrompt, &params, NULL, &error), WEFT_INVALID_ARGUMENT,
+        "of 127 bytes; the limit is 256 of 100");
+  weft_tokenizer_free(tokenizer);
+  weft_batcher_free(batcher);
+  weft_context_free(context);
+}
+
 int main(int argc, char** argv) {
   NEED(argc == 3);
   weft_model* model = load_model(argv[1], "golden/llama/model.gguf");
   batchers(model);
   services(model);
+  tiers(model, argv[2]);
+  bans(model);
+  weft_model_free(model);
+  model = load_model(argv[1], "golden/mamba/model.gguf");
+  snapshots(model);
   weft_model_free(model);
   model = load_model(argv[1], "golden_sources/flan-t5/model.gguf");
   sources(model);

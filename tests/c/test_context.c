@@ -283,6 +283,50 @@ static void contexts(const weft_model* model) {
   weft_context_free(NULL);
 }
 
+/* The first logits of a prompt in a new context, which is freed unless `kept` is given. */
+static void logits_of(const weft_model* model, const weft_context_params* params, weft_context** kept,
+                      float logits[16]) {
+  weft_context* context = NULL;
+  MADE(context, weft_context_create(model, params, &error));
+  weft_batch* batch = NULL;
+  MADE(batch, weft_batch_create(&error));
+  OK(weft_batch_add_tokens(batch, prompt, kPrompt, 0, true, &error));
+  OK(weft_context_decode(context, batch, &error));
+  weft_error* error = NULL;
+  const float* const row = weft_context_logits(context, kPrompt - 1, NULL, &error);
+  NEED(row != NULL);
+  memcpy(logits, row, 16 * sizeof *logits);
+  weft_batch_free(batch);
+  if (kept != NULL)
+    *kept = context;
+  else
+    weft_context_free(context);
+}
+
+/* The rotation of quantised caches, and contexts that share the memory of steps. */
+static void caches(const weft_model* model) {
+  weft_context_params params;
+  weft_context_params_init(&params, sizeof params);
+  CHECK(params.rotate_cache && params.shares_with == NULL);
+  params.n_ctx = 64;
+  params.n_threads = 2;
+  float plain[16], other[16];
+  params.k_type = WEFT_CACHE_IQ4_NL;
+  params.v_type = WEFT_CACHE_Q5_1;
+  logits_of(model, &params, NULL, plain);
+  params.rotate_cache = false;
+  logits_of(model, &params, NULL, other);
+  CHECK(memcmp(plain, other, sizeof plain) != 0);
+
+  weft_context* first = NULL;
+  logits_of(model, &params, &first, plain);
+  params.shares_with = first;
+  logits_of(model, &params, NULL, other);
+  CHECK(memcmp(plain, other, sizeof plain) == 0);
+  CHECK(next_pos(first, 0) == kPrompt);
+  weft_context_free(first);
+}
+
 static void adapters(const char* data) {
   const weft_adapter_file files[] = {{path_in(data, "adapters/one.gguf"), "first"},
                                      {path_in(data, "adapters/two.gguf"), NULL}};
@@ -550,6 +594,7 @@ int main(int argc, char** argv) {
   decoding(model);
   sequences(model, argv[2]);
   contexts(model);
+  caches(model);
   samplers();
   generation(model);
   forks(model);

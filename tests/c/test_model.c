@@ -79,6 +79,7 @@ static void devices(void) {
   info.struct_size = sizeof info;
   OK(weft_device_list_get(list, 0, &info, &error));
   CHECK(strcmp(info.name, "cpu") == 0 && info.memory_total > 0 && info.description[0] != 0);
+  CHECK(info.n_threads > 0 && info.on_host_cpu);
   FAILS(weft_device_list_get(list, 1000, &info, &error), WEFT_INVALID_ARGUMENT, "no device 1000");
   FAILS(weft_device_list_get(NULL, 0, &info, &error), WEFT_INVALID_ARGUMENT, "devices is NULL");
   FAILS(weft_device_list_get(list, 0, NULL, &error), WEFT_INVALID_ARGUMENT, "info is NULL");
@@ -121,7 +122,19 @@ static void models(const char* data) {
   info.struct_size = sizeof info;
   OK(weft_model_get_info(model, &info, &error));
   CHECK(strcmp(info.architecture, "llama") == 0 && info.n_vocab > 0 && info.n_layers > 0 && info.n_embd > 0);
-  CHECK(!info.encoder && !info.recurrent);
+  CHECK(!info.encoder && !info.recurrent && !info.reads_source && !info.axes);
+  CHECK(info.n_ctx_fit == 0 && info.pooling == WEFT_POOLING_MEAN && info.first_token == WEFT_NO_TOKEN);
+  weft_placement placement = {.struct_size = sizeof placement};
+  OK(weft_model_get_placement(model, &placement, &error));
+  CHECK(placement.n_devices == 1 && placement.n_layers_all == info.n_layers + 1);
+  CHECK(placement.n_ctx > 0 && placement.n_ctx == placement.n_ctx_full);
+  weft_placed_device device = {.struct_size = sizeof device};
+  OK(weft_model_get_placed_device(model, 0, &device, &error));
+  CHECK(strcmp(device.name, "cpu") == 0 && device.weights > 0 && device.cache > 0 && device.free > 0);
+  FAILS(weft_model_get_placed_device(model, 1, &device, &error), WEFT_INVALID_ARGUMENT, "no device 1 of 1");
+  FAILS(weft_model_get_placed_device(model, 0, NULL, &error), WEFT_INVALID_ARGUMENT, "device is NULL");
+  FAILS(weft_model_get_placed_device(NULL, 0, &device, &error), WEFT_INVALID_ARGUMENT, "model is NULL");
+  FAILS(weft_model_get_placement(NULL, &placement, &error), WEFT_INVALID_ARGUMENT, "model is NULL");
   CHECK(info.has_chat_template == (weft_model_chat_template(model) != NULL));
   CHECK(weft_model_n_adapters(model) == 0 && weft_model_adapter_name(model, 0) == NULL);
   FAILS(weft_model_get_info(NULL, &info, &error), WEFT_INVALID_ARGUMENT, "model is NULL");
@@ -383,8 +396,11 @@ static void grammars(const char* data) {
   } good[] = {{WEFT_GRAMMAR_GBNF, "root ::= \"yes\" | \"no\""},
               {WEFT_GRAMMAR_REGEX, "[0-9]{2}"},
               {WEFT_GRAMMAR_JSON_SCHEMA, "{\"type\":\"boolean\"}"},
-              {WEFT_GRAMMAR_JSON_OBJECT, NULL}};
-  for (int i = 0; i < 4; ++i) {
+              {WEFT_GRAMMAR_JSON_OBJECT, NULL},
+              {WEFT_GRAMMAR_STRUCTURAL_TAG,
+               "{\"format\": {\"type\": \"tag\", \"begin\": \"<a>\", \"end\": \"</a>\", "
+               "\"content\": {\"type\": \"any_text\"}}}"}};
+  for (int i = 0; i < 5; ++i) {
     weft_grammar* grammar = NULL;
     MADE(grammar, weft_grammar_create(model, good[i].kind, good[i].source, &error));
     weft_grammar_free(grammar);
@@ -392,6 +408,8 @@ static void grammars(const char* data) {
   NO_POINTER(weft_grammar_create(model, WEFT_GRAMMAR_GBNF, "root ::= (", &error), WEFT_INVALID_ARGUMENT, "");
   NO_POINTER(weft_grammar_create(model, WEFT_GRAMMAR_REGEX, NULL, &error), WEFT_INVALID_ARGUMENT,
              "source is NULL");
+  NO_POINTER(weft_grammar_create(model, WEFT_GRAMMAR_STRUCTURAL_TAG, "{\"format\": 1}", &error),
+             WEFT_INVALID_ARGUMENT, "format");
   NO_POINTER(weft_grammar_create(model, 9, "a", &error), WEFT_INVALID_ARGUMENT, "kind of grammar 9");
   NO_POINTER(weft_grammar_create(NULL, WEFT_GRAMMAR_REGEX, "a", &error), WEFT_INVALID_ARGUMENT,
              "model is NULL");
