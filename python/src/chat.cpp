@@ -5,11 +5,10 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 
-#include <tuple>
-
 #include "binding.h"
 #include "grammar.h"
 #include "model.h"
+#include "opening.h"
 
 namespace weft::python {
 
@@ -20,7 +19,9 @@ Grammar parse_grammar(std::string_view kind, std::string_view source) {
   if (kind == "regex") return Grammar::regex(source);
   if (kind == "json_schema") return Grammar::json_schema(source);
   if (kind == "json_object") return Grammar::json_object();
-  refuse("a grammar is of the kind gbnf, regex, json_schema or json_object, not '" + std::string(kind) + "'");
+  if (kind == "structural_tag") return Grammar::structural_tag(source);
+  refuse("a grammar is of the kind gbnf, regex, json_schema, json_object or structural_tag, not '" +
+         std::string(kind) + "'");
 }
 
 PyGrammar compile(const ModelPtr& model, const Grammar& grammar) {
@@ -74,49 +75,13 @@ std::string_view name(ResponseEvent::Kind kind) {
   return "content";
 }
 
-/// An event: kind, string, index of the call, its name and its id.
-using Event = std::tuple<std::string_view, nb::str, int, nb::str, nb::str>;
-
-/// A prompt and the state for reading its response. Used by one thread at a time.
-class Opening {
- public:
-  Opening(const ModelPtr& model, ChatOpening opening)
-      : tokens_(model->tokenizer().encode(opening.prompt)),
-        prompt_(join(opening.prompt)),
-        stop_(std::move(opening.stop)),
-        reader_(std::move(opening.reader)) {
-    if (opening.grammar) grammar_ = compile(model, *opening.grammar);
-  }
-
-  const std::vector<Token>& tokens() const { return tokens_; }
-  nb::str prompt() const { return to_str(prompt_); }
-  const std::vector<std::string>& stop() const { return stop_; }
-  const std::optional<PyGrammar>& grammar() const { return grammar_; }
-  std::vector<Event> push(std::string_view text) {
-    const auto hold = user_.hold("the answer's reader");
-    return list(reader_.push(text));
-  }
-  std::vector<Event> finish(bool was_cut) {
-    const auto hold = user_.hold("the answer's reader");
-    return list(reader_.finish(was_cut));
-  }
-
- private:
-  static std::vector<Event> list(const std::vector<ResponseEvent>& events) {
-    std::vector<Event> result;
-    for (const ResponseEvent& event : events)
-      result.emplace_back(name(event.kind), to_str(event.text), event.call, to_str(event.name),
-                          to_str(event.id));
-    return result;
-  }
-
-  std::vector<Token> tokens_;
-  std::string prompt_;
-  std::vector<std::string> stop_;
-  std::optional<PyGrammar> grammar_;
-  ResponseReader reader_;
-  OneUser user_;
-};
+std::vector<Opening::Event> to_list(const std::vector<ResponseEvent>& events) {
+  std::vector<Opening::Event> result;
+  for (const ResponseEvent& event : events)
+    result.emplace_back(name(event.kind), to_str(event.text), event.call, to_str(event.name),
+                        to_str(event.id));
+  return result;
+}
 
 ToolChoice tool_choice(const std::string& choice) {
   if (choice == "none") return ToolChoice::kNone;
@@ -135,7 +100,8 @@ class PyChat {
 
   std::unique_ptr<Opening> open(const std::string& messages, const std::string& tools,
                                 const std::string& choice, std::optional<bool> parallel_tool_calls,
-                                const std::string& effort, const std::string& variables,
+                                const std::string& effort, int reasoning_budget,
+                                const std::string& reasoning_budget_message, const std::string& variables,
                                 bool add_generation_prompt,
                                 const std::optional<std::pair<std::string, std::string>>& grammar) const {
     ChatTurn turn{.messages_json = messages,
@@ -143,8 +109,12 @@ class PyChat {
                   .tool_choice = tool_choice(choice),
                   .parallel_tool_calls = parallel_tool_calls,
                   .reasoning_effort = effort,
+                  .reasoning_budget = reasoning_budget,
+                  .reasoning_budget_message = reasoning_budget_message,
                   .variables_json = variables,
                   .add_generation_prompt = add_generation_prompt};
+    const ModelInfo& info = model_->model()->info();
+    turn.find_divergences = info.recurrent || info.window > 0;
     if (turn.tool_choice == ToolChoice::kNamed) turn.tool_name = choice;
     if (grammar) turn.content_grammar = parse_grammar(grammar->first, grammar->second);
     return std::make_unique<Opening>(model_, chat_.open(turn));
@@ -170,6 +140,35 @@ class PyChat {
 
 }  // namespace
 
+Opening::Opening(ModelPtr model, ChatOpening opening)
+    : model_(std::move(model)),
+      tokens_(model_->tokenizer().encode(opening.prompt)),
+      prompt_(join(opening.prompt)),
+      stop_(std::move(opening.stop)),
+      snapshot_at_(token_counts(model_->tokenizer(), opening.prompt, opening.divergences, tokens_)),
+      limit_(std::move(opening.reasoning_limit)),
+      reader_(std::move(opening.reader)) {
+  if (opening.grammar) grammar_ = model_->grammars().compile(*opening.grammar);
+}
+
+void Opening::add_to(RequestParams& params) const {
+  params.stop.insert(params.stop.end(), stop_.begin(), stop_.end());
+  params.special = true;  // Marks of calls and reasoning may be control tokens.
+  params.snapshot_at = snapshot_at_;
+  if (grammar_) params.constraint = [grammar = grammar_](int) { return grammar->constraint(); };
+  if (limit_) params.constraint = limit_->constraint(model_->tokenizer(), std::move(params.constraint));
+}
+
+std::vector<Opening::Event> Opening::push(std::string_view text) {
+  const auto hold = user_.hold("the answer's reader");
+  return to_list(reader_.push(text));
+}
+
+std::vector<Opening::Event> Opening::finish(bool was_cut) {
+  const auto hold = user_.hold("the answer's reader");
+  return to_list(reader_.finish(was_cut));
+}
+
 void bind_chat(nb::module_& m) {
   nb::class_<PyGrammar>(m, "Grammar", "What a completion may be, over the tokens of a model.")
       .def_static(
@@ -181,8 +180,8 @@ void bind_chat(nb::module_& m) {
             return compile(model, parse_grammar(kind, source));
           },
           nb::arg("model"), nb::arg("kind"), nb::arg("source"),
-          "Compiles a grammar of the kind gbnf, regex, json_schema or json_object for a model's vocabulary. "
-          "Model.grammar() does the same.")
+          "Compiles a grammar of the kind gbnf, regex, json_schema, json_object or structural_tag for a "
+          "model's vocabulary. Model.grammar() does the same.")
       .def(
           "allows",
           [](const PyGrammar& self, std::string_view text) { return self.compiled->allows_text(text); },
@@ -200,7 +199,6 @@ void bind_chat(nb::module_& m) {
       .def_prop_ro("tokens", &Opening::tokens)
       .def_prop_ro("prompt", &Opening::prompt)
       .def_prop_ro("stop", &Opening::stop)
-      .def_prop_ro("grammar", &Opening::grammar)
       .def("push", &Opening::push, nb::arg("text"))
       .def("finish", &Opening::finish, nb::arg("was_cut"));
 
@@ -212,8 +210,9 @@ void bind_chat(nb::module_& m) {
           },
           nb::arg("model"), nb::arg("chat_template").none())
       .def("open", &PyChat::open, nb::arg("messages"), nb::arg("tools"), nb::arg("tool_choice"),
-           nb::arg("parallel_tool_calls").none(), nb::arg("reasoning_effort"), nb::arg("variables"),
-           nb::arg("add_generation_prompt"), nb::arg("grammar").none(), WithoutLock())
+           nb::arg("parallel_tool_calls").none(), nb::arg("reasoning_effort"), nb::arg("reasoning_budget"),
+           nb::arg("reasoning_budget_message"), nb::arg("variables"), nb::arg("add_generation_prompt"),
+           nb::arg("grammar").none(), WithoutLock())
       .def_prop_ro("format", &PyChat::format)
       .def_prop_ro("source", &PyChat::source)
       .def_prop_ro("has_tools", &PyChat::has_tools)

@@ -14,7 +14,9 @@
 #include "binding.h"
 #include "grammar.h"
 #include "model.h"
+#include "opening.h"
 #include "options.h"
+#include "weft/token_bans.h"
 
 namespace weft::python {
 
@@ -117,15 +119,36 @@ class Answer {
   OneUser user_;
 };
 
+/// Notes of an engine's threads for Python, which reads them later.
+class Notes {
+ public:
+  void add(const std::string& note) {
+    const std::scoped_lock lock(mutex_);
+    notes_.push_back(note);
+  }
+  std::vector<nb::str> all() const {
+    std::vector<nb::str> result;
+    const std::scoped_lock lock(mutex_);
+    for (const std::string& note : notes_) result.push_back(to_str(note));
+    return result;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> notes_;
+};
+
 class Engine {
  public:
-  Engine(ModelPtr model, const ContextParams& context, ServiceParams params, const ModelPtr& draft)
+  Engine(ModelPtr model, const ContextParams& context, ServiceParams params, const ModelPtr& draft,
+         const std::shared_ptr<Notes>& notes)
       : model_(std::move(model)) {
     if (draft != nullptr) {
       params.batcher.draft = std::make_shared<Context>(
           draft->model(), ContextParams{.n_ctx = context.n_ctx, .n_sequences = context.n_sequences});
       params.batcher.speculation = Speculation::kModel;
     }
+    params.batcher.tiers.on_note = [notes](const std::string& note) { notes->add(note); };
     service_ = std::make_unique<Service>(Context(model_->model(), context), params);
   }
   ~Engine() {
@@ -136,6 +159,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   Service& service() { return *service_; }
+  const Tokenizer& tokenizer() const { return model_->tokenizer(); }
 
  private:
   ModelPtr model_;
@@ -143,28 +167,46 @@ class Engine {
 };
 
 std::unique_ptr<Engine> make_engine(const ModelPtr& model, const Dict& context_options,
-                                    const Dict& service_options, const ModelPtr& draft) {
+                                    const Dict& service_options, const ModelPtr& draft,
+                                    const std::shared_ptr<Notes>& notes) {
   ContextParams context;
   set_fields(context, context_fields(), context_options);
   ServiceParams service;
   set_fields(service, service_fields(), service_options);
   const Unlocked unlocked;
-  return std::make_unique<Engine>(model, context, service, draft);
+  return std::make_unique<Engine>(model, context, service, draft, notes);
+}
+
+/// Bans words and tokens, in addition to all other constraints.
+void ban(RequestOptions& request, const Tokenizer& tokenizer) {
+  TokenBans bans{.allowed = std::move(request.allowed)};
+  for (std::size_t i = 0; i < request.bad_words.size(); ++i) {
+    try {
+      bans.add_word(request.bad_words[i], tokenizer);
+    } catch (const Error& error) {
+      refuse("bad_words[" + std::to_string(i) + "]: " + error.what());
+    }
+  }
+  ban_tokens(request.params, std::move(bans), tokenizer);
 }
 
 std::unique_ptr<Answer> submit(Engine& self, std::vector<Token> prompt, const Dict& options,
-                               const PyGrammar* grammar) {
-  RequestParams params;
+                               const PyGrammar* grammar, const Opening* opening) {
+  RequestOptions request;
+  RequestParams& params = request.params;
   for (const auto& [key, value] : options) {
     const auto name = nb::cast<std::string>(key);
     if (set_field(params.sampler, sampler_fields(), name, value) ||
-        set_field(params, request_fields(), name, value))
+        set_field(request, request_fields(), name, value))
       continue;
     unknown_option(name);
   }
+  const Unlocked unlocked;
+  if (request.shows_stops) params.n_shown_stops = static_cast<int>(params.stop.size());
   if (grammar != nullptr)
     params.constraint = [compiled = grammar->compiled](int) { return compiled->constraint(); };
-  const Unlocked unlocked;
+  if (opening != nullptr) opening->add_to(params);
+  ban(request, self.tokenizer());
   return std::make_unique<Answer>(self.service().submit(std::move(prompt), std::move(params)));
 }
 
@@ -173,8 +215,11 @@ Dict stats_of(const CompletionStats& stats) {
   result["n_prompt"] = stats.n_prompt;
   result["n_cached"] = stats.n_cached;
   result["n_generated"] = stats.n_generated;
+  result["n_preempted"] = stats.n_preempted;
+  result["n_recomputed"] = stats.n_recomputed;
   result["n_drafted"] = stats.n_drafted;
   result["n_accepted"] = stats.n_accepted;
+  result["n_discarded"] = stats.n_discarded;
   result["queue_ms"] = stats.queue_ms;
   result["first_token_ms"] = stats.first_token_ms;
   result["total_ms"] = stats.total_ms;
@@ -184,17 +229,49 @@ Dict stats_of(const CompletionStats& stats) {
 Dict stats_of(const BatcherStats& stats) {
   Dict result;
   result["n_steps"] = stats.n_steps;
+  result["n_failed_steps"] = stats.n_failed_steps;
+  result["n_rebuilt"] = stats.n_rebuilt;
   result["n_requests"] = stats.n_requests;
+  result["n_rejected"] = stats.n_rejected;
   result["n_completed"] = stats.n_completed;
   result["n_cancelled"] = stats.n_cancelled;
+  result["n_timed_out"] = stats.n_timed_out;
+  result["n_errors"] = stats.n_errors;
   result["n_prompt_tokens"] = stats.n_prompt_tokens;
   result["n_cached_tokens"] = stats.n_cached_tokens;
+  result["n_recomputed_tokens"] = stats.n_recomputed_tokens;
   result["n_generated_tokens"] = stats.n_generated_tokens;
+  result["n_drafted_tokens"] = stats.n_drafted_tokens;
+  result["n_accepted_tokens"] = stats.n_accepted_tokens;
+  result["n_branches"] = stats.n_branches;
+  result["n_evicted"] = stats.n_evicted;
+  result["n_preempted"] = stats.n_preempted;
+  result["n_snapshots"] = stats.n_snapshots;
   result["n_running"] = stats.n_running;
+  result["n_prefilling"] = stats.n_prefilling;
+  result["n_paused"] = stats.n_paused;
   result["n_waiting"] = stats.n_waiting;
+  result["n_waiting_tokens"] = stats.n_waiting_tokens;
+  result["longest_wait_ms"] = stats.longest_wait_ms;
+  result["ms_per_admission"] = stats.ms_per_admission;
   result["cells_used"] = stats.cells_used;
   result["cells_cached"] = stats.cells_cached;
+  result["cells_peak"] = stats.cells_peak;
   result["cells_total"] = stats.cells_total;
+  result["sequences_cached"] = stats.sequences_cached;
+  result["snapshots_cached"] = stats.snapshots_cached;
+  result["sequences_free"] = stats.sequences_free;
+  result["sequences_total"] = stats.sequences_total;
+  result["host_seconds"] = stats.host_seconds;
+  result["decode_seconds"] = stats.decode_seconds;
+  const CacheTierStats& tiers = stats.tiers;
+  result["n_stored_tokens"] = tiers.n_stored_tokens;
+  result["n_ram_tokens"] = tiers.n_ram_tokens;
+  result["n_disk_tokens"] = tiers.n_disk_tokens;
+  result["n_tier_failures"] = tiers.n_failures;
+  result["cache_ram_bytes"] = tiers.ram_bytes;
+  result["cache_ram_limit"] = tiers.ram_limit;
+  result["cache_disk_bytes"] = tiers.disk_bytes;
   return result;
 }
 
@@ -243,10 +320,13 @@ void bind_engine(nb::module_& m) {
       .def("cancel", &Answer::cancel)
       .def("on_ready", &Answer::on_ready, nb::arg("queue"), nb::arg("key"));
 
+  nb::class_<Notes>(m, "Notes").def(nb::init<>()).def("all", &Notes::all);
+
   nb::class_<Engine>(m, "Engine")
       .def_static("make", &make_engine, nb::arg("model"), nb::arg("context_options"),
-                  nb::arg("service_options"), nb::arg("draft").none())
-      .def("submit", &submit, nb::arg("prompt"), nb::arg("options"), nb::arg("grammar").none())
+                  nb::arg("service_options"), nb::arg("draft").none(), nb::arg("notes"))
+      .def("submit", &submit, nb::arg("prompt"), nb::arg("options"), nb::arg("grammar").none(),
+           nb::arg("opening").none())
       .def("stats", [](Engine& self) { return stats_of(self.service().stats()); })
       .def(
           "save_text",
@@ -286,7 +366,7 @@ void bind_engine(nb::module_& m) {
   });
   m.def("request_options", [] {
     std::vector<std::string_view> names = names_of(sampler_fields());
-    for (const Field<RequestParams>& one : request_fields()) names.push_back(one.name);
+    for (const Field<RequestOptions>& one : request_fields()) names.push_back(one.name);
     return names;
   });
 }

@@ -51,7 +51,10 @@ ModelPtr load(const std::filesystem::path& path, const Dict& options, const nb::
   set_fields(params, model_fields(), options);
   Progress progress(callback);
   params.progress = [&](float done) { return progress(done); };
-  return std::make_shared<LoadedModel>(progress.run([&] { return Model::load(path, params); }));
+  PlacementReport placement;
+  params.placed = [&](const PlacementReport& report) { placement = report; };
+  const std::shared_ptr<const Model> model = progress.run([&] { return Model::load(path, params); });
+  return std::make_shared<LoadedModel>(model, std::move(placement));
 }
 
 nb::typed<nb::list, nb::str> to_list(std::span<const std::string> lines) {
@@ -85,6 +88,22 @@ Dict convert_folder(const std::filesystem::path& folder, const std::filesystem::
   return result;
 }
 
+std::optional<Token> known(Token token) { return token == kNoToken ? std::nullopt : std::optional(token); }
+
+std::string_view name(Pooling pooling) {
+  switch (pooling) {
+    case Pooling::kNone:
+      return "none";
+    case Pooling::kMean:
+      return "mean";
+    case Pooling::kCls:
+      return "cls";
+    case Pooling::kLast:
+      return "last";
+  }
+  return "none";
+}
+
 Dict info(const LoadedModel& loaded) {
   const ModelInfo& info = loaded.model()->info();
   Dict result;
@@ -95,20 +114,47 @@ Dict info(const LoadedModel& loaded) {
   result["file_bytes"] = info.file_bytes;
   result["weight_bytes"] = info.weight_bytes;
   result["n_vocab"] = info.n_vocab;
+  result["weights_mapped"] = info.weights_mapped;
   result["n_ctx_train"] = info.n_ctx_train;
+  result["n_ctx_fit"] = info.n_ctx_fit;
   result["n_embd"] = info.n_embd;
+  result["n_embd_input"] = info.n_embd_input;
   result["n_layers"] = info.n_layers;
   result["n_heads"] = info.n_heads;
   result["n_kv_heads"] = info.n_kv_heads;
   result["window"] = info.window;
+  result["axes"] = info.axes;
   result["recurrent"] = info.recurrent;
   result["encoder"] = info.encoder;
   result["reads_source"] = info.reads_source;
+  result["first_token"] = known(info.first_token);
   result["ranks"] = info.ranks;
+  result["pooling"] = name(info.pooling);
   return result;
 }
 
-std::optional<Token> known(Token token) { return token == kNoToken ? std::nullopt : std::optional(token); }
+Dict placement(const LoadedModel& loaded) {
+  const PlacementReport& report = loaded.placement();
+  nb::typed<nb::list, Dict> devices;
+  for (const PlacementReport::Device& device : report.devices) {
+    Dict one;
+    one["name"] = to_str(device.name);
+    one["weights"] = device.weights;
+    one["cache"] = device.cache;
+    one["workspace"] = device.workspace;
+    one["margin"] = device.margin;
+    one["free"] = device.free;
+    devices.append(one);
+  }
+  Dict result;
+  result["devices"] = devices;
+  result["n_layers"] = report.n_layers;
+  result["n_layers_all"] = report.n_layers_all;
+  result["n_cpu_moe"] = report.n_cpu_moe;
+  result["n_ctx"] = report.n_ctx;
+  result["n_ctx_full"] = report.n_ctx_full;
+  return result;
+}
 
 nb::typed<nb::list, Dict> device_list() {
   nb::typed<nb::list, Dict> result;
@@ -119,6 +165,9 @@ nb::typed<nb::list, Dict> device_list() {
     one["description"] = to_str(device.description);
     one["memory_total"] = device.memory_total;
     one["memory_free"] = device.memory_free;
+    one["n_threads"] = device.n_threads;
+    one["is_async"] = device.is_async;
+    one["on_host_cpu"] = device.on_host_cpu;
     one["features"] = device.features;
     result.append(one);
   }
@@ -131,6 +180,7 @@ void bind_model(nb::module_& m) {
   nb::class_<LoadedModel>(m, "Model")
       .def_static("load", &load, nb::arg("path"), nb::arg("options"), nb::arg("progress").none())
       .def("info", &info)
+      .def("placement", &placement)
       .def(
           "tokenize",
           [](const LoadedModel& model, std::string_view text, bool add_special, bool parse_special) {

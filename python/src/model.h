@@ -10,9 +10,11 @@ namespace weft::python {
 
 class LoadedModel {
  public:
-  explicit LoadedModel(std::shared_ptr<const Model> model) : model_(std::move(model)) {}
+  LoadedModel(std::shared_ptr<const Model> model, PlacementReport placement)
+      : model_(std::move(model)), placement_(std::move(placement)) {}
 
   const std::shared_ptr<const Model>& model() const { return model_; }
+  const PlacementReport& placement() const { return placement_; }
   const Tokenizer& tokenizer() const { return model_->tokenizer(); }
   /// The compiler for the model's vocabulary, created on first use. Thread-safe.
   const GrammarCompiler& grammars() const {
@@ -22,6 +24,7 @@ class LoadedModel {
 
  private:
   std::shared_ptr<const Model> model_;
+  PlacementReport placement_;
   mutable std::once_flag once_;
   mutable std::unique_ptr<const GrammarCompiler> grammars_;
 };

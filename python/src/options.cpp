@@ -21,6 +21,25 @@ constexpr Field<OwnerOf<kOuter>> inner(std::string_view name) {
           [](const OwnerOf<kOuter>& from) { return nb::cast(from.*kOuter.*kInner); }};
 }
 
+/// A limit of a request, in seconds.
+template <auto kMilliseconds>
+constexpr Field<RequestOptions> seconds(std::string_view name) {
+  return {name, [](RequestOptions& request, nb::handle value) {
+            request.params.*kMilliseconds = nb::cast<double>(value) * 1000.0;
+          }};
+}
+
+/// A limit of the cache tiers.
+template <auto kMember>
+constexpr Field<ServiceParams> of_tiers(std::string_view name) {
+  return {name,
+          [](ServiceParams& params, nb::handle value) {
+            auto& member = params.batcher.tiers.*kMember;
+            member = nb::cast<std::remove_reference_t<decltype(member)>>(value);
+          },
+          [](const ServiceParams& params) { return nb::cast(params.batcher.tiers.*kMember); }};
+}
+
 template <typename E>
 E one_of(std::string_view option, nb::handle value,
          std::initializer_list<std::pair<std::string_view, E>> names) {
@@ -76,7 +95,12 @@ std::span<const Field<ModelParams>> model_fields() {
       inner<&M::placement, &P::fit>("fit"),
       Field<M>{"fit_margin",
                [](M& params, nb::handle value) {
-                 params.placement.margins.push_back({.bytes = nb::cast<std::uint64_t>(value)});
+                 if (!nb::isinstance<nb::dict>(value)) {
+                   params.placement.margins.push_back({.bytes = nb::cast<std::uint64_t>(value)});
+                   return;
+                 }
+                 for (const auto& [device, bytes] : nb::cast<std::map<std::string, std::uint64_t>>(value))
+                   params.placement.margins.push_back({.device = device, .bytes = bytes});
                }},
       inner<&M::placement, &P::n_ctx_min>("n_ctx_min"),
       Field<M>{"k_type",
@@ -89,6 +113,7 @@ std::span<const Field<ModelParams>> model_fields() {
       inner<&M::placement, &P::n_source>("n_source"),
       field<&M::repack>("repack"),
       field<&M::pack_cache>("pack_cache"),
+      field<&M::pack_cache_bytes>("pack_cache_bytes"),
       field<&M::pre_tokenizer>("pre_tokenizer"),
       field<&M::chat_template>("chat_template"),
       Field<M>{"adapters",
@@ -102,6 +127,8 @@ std::span<const Field<ModelParams>> model_fields() {
                       nb::cast<std::vector<std::pair<std::filesystem::path, float>>>(value))
                    params.control_vectors.push_back({.path = path, .scale = scale});
                }},
+      field<&M::first_control_layer>("first_control_layer"),
+      field<&M::last_control_layer>("last_control_layer"),
   };
   return kFields;
 }
@@ -132,9 +159,13 @@ std::span<const Field<ServiceParams>> service_fields() {
       inner<&S::batcher, &B::n_running>("n_running"),
       inner<&S::batcher, &B::n_step_tokens>("n_step_tokens"),
       inner<&S::batcher, &B::max_step_ms>("max_step_ms"),
+      inner<&S::batcher, &B::max_pause_ms>("max_pause_ms"),
       inner<&S::batcher, &B::reuse_prefixes>("reuse_prefixes"),
       inner<&S::batcher, &B::n_snapshots>("n_snapshots"),
       inner<&S::batcher, &B::snapshot_bytes>("snapshot_bytes"),
+      of_tiers<&CacheTiers::ram_bytes>("cache_ram_bytes"),
+      of_tiers<&CacheTiers::disk>("cache_disk"),
+      of_tiers<&CacheTiers::disk_bytes>("cache_disk_bytes"),
       Field<S>{"speculation",
                [](S& params, nb::handle value) {
                  params.batcher.speculation = one_of<Speculation>("speculation", value,
@@ -143,6 +174,8 @@ std::span<const Field<ServiceParams>> service_fields() {
                                                                    {"model", Speculation::kModel}});
                }},
       inner<&S::batcher, &B::n_draft>("n_draft"),
+      inner<&S::batcher, &B::n_draft_branches>("n_draft_branches"),
+      inner<&S::batcher, &B::adapt_drafts>("adapt_drafts"),
       Field<S>{"n_waiting",
                [](S& params, nb::handle value) { params.batcher.limits.n_waiting = nb::cast<int>(value); }},
       field<&S::n_unread>("n_unread"),
@@ -202,29 +235,56 @@ std::span<const Field<SamplerParams>> sampler_fields() {
   return kFields;
 }
 
-std::span<const Field<RequestParams>> request_fields() {
+std::span<const Field<RequestOptions>> request_fields() {
+  using Q = RequestOptions;
   using R = RequestParams;
   static constexpr std::array kFields = {
-      field<&R::n_predict>("max_tokens"),
-      field<&R::n_min>("min_tokens"),
-      field<&R::ignore_end>("ignore_end"),
-      field<&R::special>("special"),
-      Field<R>{"stop",
-               [](R& params, nb::handle value) {
+      inner<&Q::params, &R::n_predict>("max_tokens"),
+      inner<&Q::params, &R::n_min>("min_tokens"),
+      inner<&Q::params, &R::ignore_end>("ignore_end"),
+      inner<&Q::params, &R::special>("special"),
+      Field<Q>{"stop",
+               [](Q& request, nb::handle value) {
                  if (nb::isinstance<nb::str>(value))
-                   params.stop = {nb::cast<std::string>(value)};
+                   request.params.stop = {nb::cast<std::string>(value)};
                  else
-                   params.stop = nb::cast<std::vector<std::string>>(value);
+                   request.params.stop = nb::cast<std::vector<std::string>>(value);
                }},
-      field<&R::n_logprobs>("logprobs"),
-      field<&R::prompt_logprobs>("prompt_logprobs"),
-      field<&R::priority>("priority"),
-      Field<R>{"timeout",
-               [](R& params, nb::handle value) { params.timeout_ms = nb::cast<double>(value) * 1000.0; }},
-      field<&R::context_shift>("context_shift"),
-      field<&R::n_keep>("n_keep"),
-      field<&R::speculate>("speculate"),
-      Field<R>{"use_adapters", [](R& params, nb::handle value) { params.adapters = adapter_uses(value); }},
+      field<&Q::shows_stops>("include_stop_str_in_output"),
+      Field<Q>{"stop_token_ids",
+               [](Q& request, nb::handle value) {
+                 request.params.stop_tokens = nb::cast<std::vector<Token>>(value);
+               }},
+      Field<Q>{"banned_strings",
+               [](Q& request, nb::handle value) {
+                 request.params.banned_strings = nb::cast<std::vector<std::string>>(value);
+               }},
+      Field<Q>{"bad_words",
+               [](Q& request, nb::handle value) {
+                 request.bad_words = nb::cast<std::vector<std::string>>(value);
+               }},
+      Field<Q>{"allowed_token_ids",
+               [](Q& request, nb::handle value) {
+                 request.allowed = nb::cast<std::vector<Token>>(value);
+                 if (request.allowed.empty())
+                   refuse("allowed_token_ids is empty: no token could be generated; leave it out");
+               }},
+      inner<&Q::params, &R::n_logprobs>("logprobs"),
+      inner<&Q::params, &R::prompt_logprobs>("prompt_logprobs"),
+      inner<&Q::params, &R::reuse_prefix>("reuse_prefix"),
+      Field<Q>{"snapshot_at",
+               [](Q& request, nb::handle value) {
+                 request.params.snapshot_at = nb::cast<std::vector<int>>(value);
+               }},
+      inner<&Q::params, &R::priority>("priority"),
+      seconds<&R::queue_timeout_ms>("queue_timeout"),
+      seconds<&R::first_token_timeout_ms>("first_token_timeout"),
+      seconds<&R::timeout_ms>("timeout"),
+      inner<&Q::params, &R::context_shift>("context_shift"),
+      inner<&Q::params, &R::n_keep>("n_keep"),
+      inner<&Q::params, &R::speculate>("speculate"),
+      Field<Q>{"use_adapters",
+               [](Q& request, nb::handle value) { request.params.adapters = adapter_uses(value); }},
   };
   return kFields;
 }

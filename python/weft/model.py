@@ -44,6 +44,8 @@ class ConversationOptions(TypedDict, total=False):
     tool_choice: Union[str, Mapping[str, Any]]
     parallel_tool_calls: Optional[bool]
     reasoning_effort: str
+    reasoning_budget: int
+    reasoning_budget_message: str
     chat_template: Optional[str]
     template_variables: Optional[Mapping[str, Any]]
     continue_answer: bool
@@ -153,11 +155,13 @@ def _file_of(path: Path, progress: Optional[Callable[[float], Any]]) -> Path:
     return Path(file)
 
 
-def _warn_of_unused(chat: _weft.Chat, reasoning_effort: str, variables: Mapping[str, Any]) -> None:
-    """Warns of variables that the template's source does not name."""
+def _warn_of_unused(chat: _weft.Chat, reasoning_effort: str, has_budget: bool, variables: Mapping[str, Any]) -> None:
+    """Warns of variables that the template's source does not name, and of a budget without reasoning."""
     unused = [f"the variable {name!r}" for name in variables if str(name) not in chat.source]
     if reasoning_effort and not chat.has_reasoning and "reasoning_effort" not in chat.source:
         unused.append("reasoning_effort")
+    if has_budget and not chat.has_reasoning:
+        unused.append("reasoning_budget")
     for what in unused:
         warnings.warn(f"the model's chat template does not use {what}: it has no effect", stacklevel=5)
 
@@ -199,7 +203,7 @@ def _constraint(options: dict[str, Any]) -> Optional[tuple[str, str]]:
     name, value = found[0]
     if value is True and name == "json_schema":
         return "json_object", ""
-    if name == "json_schema" and not isinstance(value, str):
+    if name in ("json_schema", "structural_tag") and not isinstance(value, str):
         return name, arguments.written_as_json(name, value)
     return {"grammar": "gbnf"}.get(name, name), value
 
@@ -237,6 +241,7 @@ class Model:
         self._draft = draft
         self._lock = threading.Lock()
         self._engine: Optional[_weft.Engine] = None
+        self._engine_notes = _weft.Notes()
         self._closed = False
         self._was_forked = False  # While its engine ran.
         self._loops = LoopQueues()
@@ -275,8 +280,13 @@ class Model:
 
     @property
     def notes(self) -> list[str]:
-        """Oddities of the file, and how they are read."""
-        return self._model.notes
+        """Oddities of the file, and how they are read. Also problems with files of `cache_disk`."""
+        return self._model.notes + self._engine_notes.all()
+
+    @property
+    def placement(self) -> dict[str, Any]:
+        """The bytes of weights and of the expected context on each device, and what `fit` has chosen."""
+        return self._model.placement()
 
     def __repr__(self) -> str:
         info = self.info
@@ -331,7 +341,7 @@ class Model:
         given = arguments.options(options, RequestOptions)
         tokens = self.tokenize(prompt) if isinstance(prompt, str) else arguments.items("prompt", prompt, "text or tokens")
         constraint = _constraint(given)
-        return self._submit(tokens, given, self._grammar(*constraint) if constraint else None)
+        return self._submit(tokens, given, self._grammar(*constraint) if constraint else None, None)
 
     # Conversations.
 
@@ -361,6 +371,8 @@ class Model:
         tool_choice: Union[str, Mapping[str, Any]] = "auto",
         parallel_tool_calls: Optional[bool] = None,
         reasoning_effort: str = "",
+        reasoning_budget: int = -1,
+        reasoning_budget_message: str = "",
         chat_template: Optional[str] = None,
         template_variables: Optional[Mapping[str, Any]] = None,
         continue_answer: bool = False,
@@ -369,17 +381,15 @@ class Model:
         """Streams the response to a conversation. Messages and tools have the form of OpenAI's chat API; a str is a user's
         message. `tool_choice` is "auto", "none", "required", the name of a tool, or a tool in OpenAI's form. A named tool is
         called once. `parallel_tool_calls` allows several calls, at most 32 if calls are enforced (default: with "auto"
-        only). With `continue_answer` the response continues the last message. A grammar or schema constrains the content, not
-        the reasoning before it."""
+        only). `reasoning_budget` is the maximum number of tokens of reasoning (-1: no limit). Then
+        `reasoning_budget_message` and the closing tag follow; 0 also turns reasoning off. With `continue_answer` the response
+        continues the last message. A grammar or schema constrains the content, not the reasoning before it."""
         given = arguments.options(options, AnswerOptions)
         opening = self._open(
-            messages, tools, tool_choice, parallel_tool_calls, reasoning_effort, chat_template, template_variables, continue_answer,
-            _constraint(given),
+            messages, tools, tool_choice, parallel_tool_calls, reasoning_effort, reasoning_budget, reasoning_budget_message,
+            chat_template, template_variables, continue_answer, _constraint(given),
         )  # fmt: skip
-        stop = given.pop("stop", [])
-        given["stop"] = [*([stop] if isinstance(stop, str) else stop), *opening.stop]
-        given["special"] = True  # Marks of calls and reasoning may be control tokens.
-        return ChatStream(self._submit(opening.tokens, given, opening.grammar), opening)
+        return ChatStream(self._submit(opening.tokens, given, None, opening), opening)
 
     def apply_chat_template(
         self,
@@ -389,6 +399,8 @@ class Model:
         tool_choice: Union[str, Mapping[str, Any]] = "auto",
         parallel_tool_calls: Optional[bool] = None,
         reasoning_effort: str = "",
+        reasoning_budget: int = -1,
+        reasoning_budget_message: str = "",
         chat_template: Optional[str] = None,
         template_variables: Optional[Mapping[str, Any]] = None,
         continue_answer: bool = False,
@@ -396,8 +408,8 @@ class Model:
         """Returns the prompt of a conversation, as a string and as tokens, up to the beginning of the response. The parameters are
         explained at chat_stream()."""
         opening = self._open(
-            messages, tools, tool_choice, parallel_tool_calls, reasoning_effort, chat_template, template_variables, continue_answer,
-            None,
+            messages, tools, tool_choice, parallel_tool_calls, reasoning_effort, reasoning_budget, reasoning_budget_message,
+            chat_template, template_variables, continue_answer, None,
         )  # fmt: skip
         return ChatPrompt(opening.prompt, opening.tokens, opening.stop)
 
@@ -461,16 +473,18 @@ class Model:
                 )
             if self._engine is None:
                 draft = self._draft._model if self._draft is not None else None
-                self._engine = _weft.Engine.make(self._model, self._context_options, self._service_options, draft)
+                self._engine = _weft.Engine.make(self._model, self._context_options, self._service_options, draft, self._engine_notes)
             return self._engine
 
-    def _submit(self, tokens: list[int], options: dict[str, Any], grammar: Optional[_weft.Grammar]) -> Stream:
+    def _submit(
+        self, tokens: list[int], options: dict[str, Any], grammar: Optional[_weft.Grammar], opening: Optional[_weft.Opening]
+    ) -> Stream:
         least, most = options.get("min_tokens", 0), options.get("max_tokens", -1)
         if 0 <= most < least:
             raise InvalidArgumentError(f"min_tokens is {least} and max_tokens {most}; make min_tokens the smaller one")
         check_adapters(options.get("use_adapters", ()), self.n_adapters)
         engine = self._the_engine()
-        answer = engine.submit(tokens, options, grammar)
+        answer = engine.submit(tokens, options, grammar, opening)
         return Stream(engine, answer, self._loops, "logprobs" in options)
 
     def _in_turn(self, requests: Sequence[Any], start: Callable[[Any], Any]) -> list[Any]:
@@ -484,6 +498,8 @@ class Model:
         tool_choice: Union[str, Mapping[str, Any]],
         parallel_tool_calls: Optional[bool],
         reasoning_effort: str,
+        reasoning_budget: int,
+        reasoning_budget_message: str,
         chat_template: Optional[str],
         template_variables: Optional[Mapping[str, Any]],
         continue_answer: bool,
@@ -498,19 +514,23 @@ class Model:
         if continue_answer and grammar is not None:
             raise InvalidArgumentError("a response that is continued cannot be held to a grammar, regex or json_schema")
         arguments.need(str, "reasoning_effort", reasoning_effort, "a str")
+        arguments.need(int, "reasoning_budget", reasoning_budget, "an int >= -1")
+        arguments.need(str, "reasoning_budget_message", reasoning_budget_message, "a str")
         arguments.need(bool, "continue_answer", continue_answer, "True or False")
         if parallel_tool_calls is not None:
             arguments.need(bool, "parallel_tool_calls", parallel_tool_calls, "True or False")
         if template_variables is not None:
             arguments.need(Mapping, "template_variables", template_variables, "names and values")
         chat = self._chat(chat_template)
-        _warn_of_unused(chat, reasoning_effort, template_variables or {})
+        _warn_of_unused(chat, reasoning_effort, reasoning_budget >= 0, template_variables or {})
         return chat.open(
             messages=arguments.written_as_json("messages", messages),
             tools=arguments.written_as_json("tools", known) if known else "",
             tool_choice=tool_name(tool_choice),
             parallel_tool_calls=parallel_tool_calls,
             reasoning_effort=reasoning_effort,
+            reasoning_budget=reasoning_budget,
+            reasoning_budget_message=reasoning_budget_message,
             variables=arguments.written_as_json("template_variables", dict(template_variables)) if template_variables else "",
             add_generation_prompt=not continue_answer,
             grammar=grammar,

@@ -43,6 +43,10 @@ def _by_token(biases: Mapping[Any, float]) -> dict[int, float]:
     return {int(token): bias for token, bias in biases.items()}
 
 
+def _margin(margin: Union[int, Mapping[str, int]]) -> Union[int, dict[str, int]]:
+    return dict(margin) if isinstance(margin, Mapping) else margin
+
+
 def _steps(samplers: Union[str, Sequence[str]]) -> str:
     return samplers if isinstance(samplers, str) else ";".join(samplers)
 
@@ -59,14 +63,18 @@ class LoadOptions(TypedDict, total=False):
     n_cpu_moe: Annotated[int, About("Keeps the experts of the first N layers on the CPU.", 0)]
     pins: Annotated[Sequence[tuple[str, str]], About("Pairs (regular expression, device) that place tensors by name.", default="none")]
     fit: Annotated[bool, About("If a device has too little memory, shortens a default context and leaves experts or layers on the CPU.")]
-    fit_margin: Annotated[int, About("Bytes of each device that `fit` leaves free.", 0, 1 << 62)]
+    fit_margin: Annotated[Union[int, Mapping[str, int]], About("Bytes that `fit` leaves free: of each device, or by device name.",
+                                                              0, 1 << 62, "0", _margin)]  # fmt: skip
     n_ctx_min: Annotated[int, About("Smallest n_ctx that `fit` may choose; 0: a given n_ctx is kept.", 0, 1 << 26)]
     repack: Annotated[bool, About("Repacks weights for fast CPU kernels.")]
     pack_cache: Annotated[FilePath, About('Folder that keeps repacked weights; "": none.', default="that of the program weft")]
+    pack_cache_bytes: Annotated[int, About("Maximum bytes of that folder; least recently loaded models are removed.", 0, 1 << 62)]
     pre_tokenizer: Annotated[str, About("Name of the pre-tokenizer, e.g. llama-bpe.", default="as the file says")]
     chat_template: Annotated[str, About("The chat template, in Jinja.", default="as the file says")]
     adapters: Annotated[Sequence[FilePath], About("LoRA adapters (GGUF files), applied at scale 1.", default="none")]
     control_vectors: Annotated[Sequence[tuple[FilePath, float]], About("Pairs (GGUF file, scale) of control vectors.", default="none")]
+    first_control_layer: Annotated[int, About("First layer that control vectors change; -1: of all that the files have.", -1)]
+    last_control_layer: Annotated[int, About("Last layer that control vectors change; -1: of all that the files have.", -1)]
 
 
 class ContextOptions(TypedDict, total=False):
@@ -92,11 +100,18 @@ class ServiceOptions(TypedDict, total=False):
     n_running: Annotated[int, About("Maximum number of requests computed at the same time; 0: n_sequences.", 0, 4096)]
     n_step_tokens: Annotated[int, About("Maximum prompt tokens per step; 0: chosen by weft.", 0)]
     max_step_ms: Annotated[float, About("Target time of a step while other requests generate; prompts are chunked to keep it.", 1e-3)]
+    max_pause_ms: Annotated[float, About("Time that a paused request keeps its cells, unless others need them.", 0)]
     reuse_prefixes: Annotated[bool, About("Automatic prefix caching: reuses finished sequences for prompts with the same prefix.")]
     n_snapshots: Annotated[int, About("Maximum number of snapshots of prompts, for models with recurrent or sliding-window layers.", 0)]
-    snapshot_bytes: Annotated[int, About("Maximum bytes of their running states and windows.", 0)]
+    snapshot_bytes: Annotated[int, About("Maximum bytes of their running states and windows.", 0, 1 << 62)]
+    cache_ram_bytes: Annotated[int, About("Host memory for prefixes that the cache evicts; -1: a quarter of the free memory, at most 8 GiB.",
+                                          -1, 1 << 62)]  # fmt: skip
+    cache_disk: Annotated[FilePath, About("Folder for files of prefixes, which survive the process.", default="none")]
+    cache_disk_bytes: Annotated[int, About("Maximum bytes of all files in that folder; least recently used ones are removed.", 0, 1 << 62)]
     speculation: Annotated[Literal["none", "ngram", "model"], About("What drafts tokens.", default="'none'; 'model' with `draft`")]
     n_draft: Annotated[int, About("Maximum number of drafted tokens.", 0, 64)]
+    n_draft_branches: Annotated[int, About("Maximum number of branches of a draft tree.", 1, 64)]
+    adapt_drafts: Annotated[bool, About("Drafts as many tokens as measured acceptance makes worthwhile.")]
     n_waiting: Annotated[int, About("Maximum number of waiting requests; others get OverloadedError; 0: no limit.", 0, default="0")]
     n_unread: Annotated[int, About("Unread tokens of a stream at which its request pauses.", 1)]
 
@@ -142,6 +157,7 @@ class ConstraintOptions(TypedDict, total=False):
     grammar: Annotated[str, About("A grammar in GBNF.", default="none")]
     regex: Annotated[str, About("A regular expression that the whole completion matches.", default="none")]
     json_schema: Annotated[Union[Mapping[str, Any], str, bool], About("A JSON schema, or True: any JSON object.", default="none")]
+    structural_tag: Annotated[Union[Mapping[str, Any], str], About("A structural tag, as xgrammar and vLLM have them.", default="none")]
 
 
 class EmbedderOptions(LoadOptions, total=False):
@@ -158,10 +174,19 @@ class AnswerOptions(SamplingOptions, ConstraintOptions, total=False):
     min_tokens: Annotated[int, About("Minimum number of tokens before an end token or a stop string ends the completion.", 0)]
     ignore_end: Annotated[bool, About("Continues after end tokens.")]
     stop: Annotated[Union[str, Sequence[str]], About("Strings that end the completion and are not part of it.", default="none")]
+    include_stop_str_in_output: Annotated[bool, About("The completion includes the stop string that ends it.")]
+    stop_token_ids: Annotated[Sequence[int], About("Tokens that end the completion, also with ignore_end.", 0, default="none")]
+    banned_strings: Annotated[Sequence[str], About("Strings that the completion never contains: it goes back and draws other tokens.",
+                                                   default="none")]  # fmt: skip
+    bad_words: Annotated[Sequence[str], About("Words that the completion never contains as tokens, alone or after a space.", default="none")]
+    allowed_token_ids: Annotated[Sequence[int], About("The only tokens that may be generated.", 0, default="all")]
     logprobs: Annotated[Union[int, bool], About("Log-probabilities of generated tokens, and of this many best alternatives each; "
                                                 "0 or True: no alternatives.", 0, 1024, "none", _logprobs)]  # fmt: skip
     prompt_logprobs: Annotated[bool, About("Log-probabilities of the prompt's tokens, with alternatives as in logprobs.")]
+    reuse_prefix: Annotated[bool, About("Uses a cached prefix of the prompt, if there is one.")]
     priority: Annotated[int, About("Requests with a higher priority run first.")]
+    queue_timeout: Annotated[float, About("Seconds until a request that still waits ends with the stop 'timeout'; 0: no limit.", 0, 1e9, "0")]
+    first_token_timeout: Annotated[float, About("Seconds until a request without a token ends so; 0: no limit.", 0, 1e9, "0")]
     timeout: Annotated[float, About("Seconds until the completion ends with the stop 'timeout'; 0: no limit.", 0, 1e9, "0")]
     context_shift: Annotated[bool, About("When the context is full, drops the older half of the sequence and continues.")]
     n_keep: Annotated[int, About("Number of first tokens that context_shift keeps.", 0)]
@@ -173,6 +198,7 @@ class RequestOptions(AnswerOptions, total=False):
     """Options of requests for completions."""
 
     special: Annotated[bool, About("Includes control tokens in the text of the completion.")]
+    snapshot_at: Annotated[Sequence[int], About("Lengths of the prompt at which later prompts are likely to diverge.", default="none")]
 
 
 # Names of these options in other programs, for hints.
@@ -182,6 +208,9 @@ OTHER_NAMES = {
     "temp": "temperature", "repeat_penalty": "repetition_penalty", "repeat_last_n": "penalty_last_n", "typ_p": "typical_p",
     "stop_sequences": "stop", "stop_strings": "stop", "top_logprobs": "logprobs", "n_probs": "logprobs", "random_state": "seed",
     "response_format": "json_schema", "guided_json": "json_schema", "guided_regex": "regex", "guided_grammar": "grammar",
+    "cache_ram": "cache_ram_bytes", "cache_disk_size": "cache_disk_bytes", "cache_dir": "cache_disk", "kv_cache_dir": "cache_disk",
+    "stop_tokens": "stop_token_ids", "banned_tokens": "banned_strings", "custom_token_bans": "banned_strings",
+    "ctx_checkpoints": "n_snapshots", "thinking_budget": "reasoning_budget", "thinking_token_budget": "reasoning_budget",
     "ignore_eos": "ignore_end", "skip_special_tokens": "special", "num_ctx": "n_ctx", "max_model_len": "n_ctx",
     "context_length": "n_ctx", "n_seq_max": "n_sequences", "max_num_seqs": "n_running", "n_batch": "n_ubatch",
     "type_k": "k_type", "type_v": "v_type", "num_gpu": "n_gpu_layers", "lora_path": "adapters", "lora": "adapters",

@@ -97,6 +97,47 @@ def shifted(load, n_keep):
     return tokens(model, max_tokens=100, context_shift=True, n_keep=n_keep, **GREEDY)
 
 
+def stops_while_waiting(load, name):
+    """A request that another one keeps from running reaches its deadline."""
+    model = load(n_running=1)
+    with model.stream("hello", ignore_end=True, context_shift=True) as endless:
+        next(endless)
+        late = model.stream("hello", max_tokens=1, **{name: 1e-6})
+        while late.completion.stop == "":
+            next(endless)
+            for _ in late:
+                pass
+        return late.completion.stop == "timeout"
+
+
+def second_cached(load, on):
+    model = load()
+    return [model.generate([5] * 40, max_tokens=1, reuse_prefix=on).stats["n_cached"] for _ in range(2)][1]
+
+
+def bans_strings(load):
+    plain, ask = load(), {"max_tokens": 24, "ignore_end": True, **GREEDY}
+    text = plain.generate("hello", **ask).text
+    part = next(text[i : i + 3] for i in range(4, len(text)) if text[i : i + 3].isprintable() and "\ufffd" not in text[i : i + 3])
+    other = plain.generate("hello", banned_strings=[part], **ask)
+    return part in text and part not in other.text and other.stats["n_discarded"] > 0
+
+
+def bans_words(load):
+    model = load()
+    letter, token = next((a, ids[0]) for a in "abcdefghijklmnopqrstuvwxyz" if len(ids := model.tokenize(a, add_special=False)) == 1)
+    found = [set(tokens(model, allowed_token_ids=[token, 9], bad_words=words, **NONE)) for words in ([], [letter])]
+    return found == [{token, 9}, {9}] and raises(weft.InvalidArgumentError, r"bad_words\[1\]: ", tokens, model, bad_words=[letter, ""])
+
+
+def keeps_snapshots(load, at, **given):
+    """Whether a prompt of a recurrent model continues another one that was snapshotted at `at`."""
+    model = load(GOLDEN / "mamba/model.gguf", n_ctx=1024, **given)
+    first = [5 + i for i in range(100)]
+    model.generate(first, max_tokens=1, snapshot_at=at)
+    return model.generate([*first[:64], *[9] * 36], max_tokens=1).stats["n_cached"] == 64
+
+
 ANSWERS = {
     "max_tokens": lambda load: len(tokens(load(), max_tokens=3)) == 3,
     "min_tokens": lambda load: [
@@ -104,6 +145,16 @@ ANSWERS = {
     "ignore_end": lambda load: [
         load().generate("hello", **bias_to_end(load()) | {"ignore_end": on}).stop for on in (False, True)] == ["end", "length"],
     "stop": lambda load: load().generate("hello", stop="e", seed=1, max_tokens=200, logit_bias={"104": 20.0}).stop == "stop",
+    "include_stop_str_in_output": lambda load: [
+        load().generate("hello", regex="a{5}b", stop="b", include_stop_str_in_output=on).text for on in (False, True)] == ["aaaaa", "aaaaab"],
+    "stop_token_ids": lambda load: len(tokens(load(), stop_token_ids=[tokens(load(), **GREEDY)[2]], **GREEDY)) <= 3,
+    "banned_strings": bans_strings,
+    "bad_words": bans_words,
+    "allowed_token_ids": lambda load: set(tokens(load(), allowed_token_ids=[7, 9], **NONE)) == {7, 9} and raises(
+        weft.InvalidArgumentError, "allowed_token_ids is empty", tokens, load(), allowed_token_ids=[]),
+    "reuse_prefix": lambda load: [second_cached(load, on) > 0 for on in (True, False)] == [True, False],
+    "queue_timeout": lambda load: stops_while_waiting(load, "queue_timeout"),
+    "first_token_timeout": lambda load: stops_while_waiting(load, "first_token_timeout"),
     "logprobs": lambda load: [
         [len(one.top) for one in load().generate("hello", max_tokens=1, logprobs=n).logprobs] for n in (None, 0, True, 3)
     ] == [[], [0], [0], [3]],
@@ -121,6 +172,9 @@ ANSWERS = {
     "grammar": lambda load: load().generate("hello", grammar='root ::= "yes"').text == "yes",
     "regex": lambda load: load().generate("hello", regex="a{5}").text == "aaaaa",
     "json_schema": lambda load: load().generate("hello", json_schema={"const": 12}).text == "12",
+    "structural_tag": lambda load: load().generate(
+        "hello", structural_tag={"format": {"type": "const_string", "value": "yes"}}).text == "yes",
+    "snapshot_at": lambda load: [keeps_snapshots(load, at) for at in ([], [64])] == [False, True],
     "special": lambda load: [
         len(load().generate("hello", max_tokens=1, logit_bias={load().bos: 1000.0}, special=on).text) > 0 for on in (False, True)
     ] == [False, True],
@@ -138,7 +192,7 @@ def test_request_options_have_an_effect(load, adapter_file, name):
 
 def test_every_request_option_has_a_row():
     assert ANSWERS.keys() | SAMPLING.keys() == typing.get_type_hints(options.RequestOptions).keys()
-    assert ANSWERS.keys() - {"special"} | SAMPLING.keys() == typing.get_type_hints(options.AnswerOptions).keys()
+    assert ANSWERS.keys() - {"special", "snapshot_at"} | SAMPLING.keys() == typing.get_type_hints(options.AnswerOptions).keys()
 
 
 def raises(kind, match, function, *given, **named):
@@ -150,6 +204,15 @@ def raises(kind, match, function, *given, **named):
 def cached(load, on):
     model = load(reuse_prefixes=on)
     return [model.generate([5] * 40, max_tokens=1).stats["n_cached"] for _ in range(2)][1]
+
+
+def evicted(load, **given):
+    """The cached tokens of a prompt whose cells others have taken."""
+    model = load(n_ctx=1024, **given)
+    prompts = {name: [3 + (i * step + step) % 500 for i in range(n)] for name, n, step in (("A", 400, 7), ("B", 500, 11), ("C", 500, 13))}
+    found = [model.generate(prompts[name], max_tokens=2, ignore_end=True).stats["n_cached"] for name in "AABCA"]
+    assert found[:4] == [0, 399, 0, 0]
+    return found[4]
 
 
 def overloads(load, n):
@@ -235,12 +298,18 @@ SERVICE = {
     "n_step_tokens": lambda load: [steps(load, n) for n in (0, 8)] == [1, 8],
     "max_step_ms": None,
     "reuse_prefixes": lambda load: [cached(load, on) > 0 for on in (True, False)] == [True, False],
-    "n_snapshots": None,
-    "snapshot_bytes": None,
+    "max_pause_ms": None,
+    "n_snapshots": lambda load: [keeps_snapshots(load, [64], n_snapshots=n) for n in (0, 32)] == [False, True],
+    "snapshot_bytes": lambda load: [keeps_snapshots(load, [64], snapshot_bytes=n) for n in (0, 1 << 30)] == [False, True],
+    "cache_ram_bytes": lambda load: [evicted(load, cache_ram_bytes=n) for n in (0, 1 << 30)] == [0, 399],
+    "cache_disk": lambda load, adapter: [evicted(load, cache_disk=where) for where in (None, adapter.parent / "prefixes")] == [0, 399],
+    "cache_disk_bytes": None,
     "speculation": lambda load: drafted(load) > 0,
     "n_draft": lambda load: raises(weft.InvalidArgumentError, "n_draft is 65", load, n_draft=65) and [
         load(speculation="ngram", n_draft=n).generate([7, 8] * 20, max_tokens=24, ignore_end=True, logit_bias={7: 9.0}, **GREEDY
                                                       ).stats["n_drafted"] > 0 for n in (0, 4)] == [False, True],
+    "n_draft_branches": None,
+    "adapt_drafts": None,
     "n_waiting": lambda load: [overloads(load, n) for n in (0, 1)] == [False, True],
     "n_unread": lambda load: runs_ahead(load, 1) < 10 < runs_ahead(load, 200),
 }  # fmt: skip
@@ -254,20 +323,25 @@ LOAD = {
     "n_cpu_moe": None,
     "pins": lambda load: raises(weft.Error, "nowhere", load, pins=[("blk", "nowhere")]),
     "fit": None,
-    "fit_margin": None,
+    "fit_margin": lambda load: [
+        raises(weft.Error, "margin", load, devices=["second=cpu"], n_gpu_layers=1, fit_margin=margin) for margin in (1 << 60, {"second": 1 << 60})
+    ] and load(fit_margin={"other": 1 << 60}),
     "n_ctx_min": None,
     "repack": None,
+    "pack_cache_bytes": None,
     "pack_cache": lambda load, adapter: load(pack_cache=adapter.parent / "packed") and any((adapter.parent / "packed").iterdir()),
     "pre_tokenizer": lambda load: raises(weft.Error, "none-such", load, GOLDEN / "qwen2/model.gguf", pre_tokenizer="none-such"),
     "chat_template": lambda load: load(chat_template="{{ messages[0]['content'] }}!").apply_chat_template("hi").text == "hi!",
     "adapters": lambda load, adapter: tokens(load(), **GREEDY) != tokens(load(adapters=[adapter]), **GREEDY),
     "control_vectors": lambda load: raises(weft.NotFoundError, "none.gguf", load, control_vectors=[("none.gguf", 1.0)]),
+    "first_control_layer": lambda load: raises(weft.InvalidArgumentError, "control", load, first_control_layer=1),
+    "last_control_layer": lambda load: raises(weft.InvalidArgumentError, "control", load, last_control_layer=1),
 }
 TABLES = {"LoadOptions": LOAD, "ContextOptions": CONTEXT, "ServiceOptions": SERVICE}
 # Rows without a function: results of a CPU do not differ. Their types and ranges are checked all the same.
 WRONG = {"n_threads": 1025, "n_ubatch": 0, "n_outputs": -1, "max_step_ms": 0, "n_gpu_layers": -2, "split_rows": 1, "cpu_moe": "yes",
-         "n_cpu_moe": -1, "fit": 0, "repack": "no", "fit_margin": -1, "n_ctx_min": -1,
-         "n_snapshots": -1, "snapshot_bytes": -1}  # fmt: skip
+         "n_cpu_moe": -1, "fit": 0, "repack": "no", "pack_cache_bytes": -1, "n_ctx_min": -1,
+         "max_pause_ms": -1, "cache_disk_bytes": -1, "n_draft_branches": 0, "adapt_drafts": 1}  # fmt: skip
 
 
 def test_every_option_of_models_has_a_row():
@@ -284,7 +358,8 @@ def test_model_options_have_an_effect(load, adapter_file, table, name):
 def test_options_of_an_engine_are_checked_when_the_model_is_made(load):
     wrong = WRONG | {"k_type": "banana", "v_type": "f8", "n_running": -3, "n_ctx": -1, "n_sequences": 0, "n_source": -1, "n_best": -2,
                      "window_rewind": -2, "rotate_cache": 1, "use_adapters": [(0, 1.0)], "n_step_tokens": -1, "reuse_prefixes": 1, "speculation": "model",
-                     "n_draft": 65, "n_waiting": -1, "n_unread": 0}  # fmt: skip
+                     "n_draft": 65, "n_waiting": -1, "n_unread": 0, "n_snapshots": -1, "snapshot_bytes": -1, "cache_ram_bytes": -2,
+                     "cache_disk": 5}  # fmt: skip
     assert wrong.keys() >= CONTEXT.keys() | SERVICE.keys()
     for name, value in wrong.items():
         with pytest.raises((TypeError, weft.InvalidArgumentError), match=name):
@@ -323,7 +398,7 @@ def test_unknown_options_have_a_hint(load):
         load().chat("hello", special=True)  # It would have no effect.
     for name in options.OTHER_NAMES.values():
         known = {**typing.get_type_hints(options.ModelOptions), **typing.get_type_hints(options.RequestOptions)}
-        assert name in known or name in ("draft", "path", "template_variables")
+        assert name in known or name in ("draft", "path", "reasoning_budget", "template_variables")
 
 
 def test_errors_are_in_the_words_of_python(load):
@@ -352,6 +427,8 @@ def test_values_that_other_programs_use_are_taken(load):
     assert tokens(model, max_tokens=np.int64(3), temperature=np.float32(0.5), ignore_end=np.bool_(True), seed=np.uint32(5))
 
 
+SWITCH = "{{ messages[0]['content'] }}{{ '<think></think>no' if enable_thinking is defined and not enable_thinking else 'yes' }}"
+THINKS = "{{ messages[0]['content'] }}{% if add_generation_prompt %}<think>\n{% endif %}"
 CHAT = {
     "tools": lambda m, tool: len(m.apply_chat_template("hi", tools=[tool]).tokens) > len(m.apply_chat_template("hi").tokens),
     "tool_choice": lambda m, tool: [
@@ -362,6 +439,10 @@ CHAT = {
             for seed in range(8)) > 1
         for several in (True, False)] == [True, False],
     "reasoning_effort": lambda m, tool: raises(weft.InvalidArgumentError, "reasoning_effort", m.chat, "hi", reasoning_effort="huge"),
+    "reasoning_budget": lambda m, tool: [
+        m.apply_chat_template("hi", chat_template=SWITCH, reasoning_budget=n).text[2:] for n in (-1, 0)] == ["yes", "<think></think>no"],
+    "reasoning_budget_message": lambda m, tool: m.chat(
+        "hi", chat_template=THINKS, reasoning_budget=3, reasoning_budget_message="Enough.", max_tokens=60).reasoning.endswith("Enough."),
     "chat_template": lambda m, tool: m.apply_chat_template("hi", chat_template="{{ messages[0]['content'] }}!").text == "hi!",
     "template_variables": lambda m, tool: m.apply_chat_template("hi", chat_template="{{ x }}", template_variables={"x": 5}).text == "5",
     "continue_answer": lambda m, tool: m.apply_chat_template(
