@@ -228,8 +228,13 @@ RequestParams request_params(const weft_request_params& p, const Tokenizer& toke
     };
   if (p.chat != nullptr) add_chat(params, *p.chat);
   TokenBans bans;
-  for (const std::string& word : texts(p.bad_words, p.n_bad_words, "bad_words"))
-    bans.add_word(word, tokenizer);
+  for (const std::string& word : texts(p.bad_words, p.n_bad_words, "bad_words")) {
+    try {
+      bans.add_word(word, tokenizer);
+    } catch (const Error& error) {
+      refuse("bad_words: '" + word + "': " + error.what());
+    }
+  }
   if (p.allowed_tokens != nullptr && p.n_allowed_tokens == 0)
     refuse("n_allowed_tokens is 0: no token could be generated; give NULL to allow all");
   const std::span<const Token> allowed = list(p.allowed_tokens, p.n_allowed_tokens, "allowed_tokens");

@@ -606,6 +606,11 @@ static void bans(const weft_model* model) {
   drawn.n_bad_words = 1;
   const struct ending banned = ask(batcher, prompt, kPrompt, &drawn);
   CHECK(has(&with, ids, n_ids) && !has(&banned, ids, n_ids) && banned.n_tokens == 100);
+  const char* const no_words[] = {""};
+  drawn.bad_words = no_words;
+  FAILS(weft_batcher_submit(batcher, prompt, kPrompt, &drawn, NULL, &error), WEFT_INVALID_ARGUMENT,
+        "bad_words: '': the word has no tokens");
+  drawn.n_bad_words = 0;
   drawn.n_allowed_tokens = 0;
   FAILS(weft_batcher_submit(batcher, prompt, kPrompt, &drawn, NULL, &error), WEFT_INVALID_ARGUMENT,
         "n_allowed_tokens is 0");

@@ -81,6 +81,42 @@ TEST_F(TokenBansOf, WordsAreBannedAloneAndAfterASpace) {
   EXPECT_EQ(bans.sequences.size(), 2u);
 }
 
+// vLLM's issue 32557: many words of byte-level BPE have fewer tokens after a space than alone.
+TEST_F(TokenBansOf, AWordMayHaveOtherTokensAfterASpace) {
+  const auto model = golden("qwen2");
+  int n_shorter = 0;
+  for (const char* word : {"the", "and", "describe", "exaggerated", "London", "of"}) {
+    TokenBans bans;
+    bans.add_word(word, model->tokenizer());
+    ASSERT_EQ(bans.sequences.size(), 2u);
+    EXPECT_EQ(model->tokenizer().decode(bans.sequences[1]), std::string(" ") + word);
+    if (bans.sequences[1].size() != bans.sequences[0].size()) ++n_shorter;
+  }
+  EXPECT_GT(n_shorter, 0);
+}
+
+// vLLM's issue 17975: bans hold in each of several completions.
+TEST_F(TokenBansOf, EachCompletionIsBanned) {
+  RequestParams params = random_request(40);
+  params.n = 3;
+  ban_tokens(params, {.sequences = {{7, 9}}, .allowed = {7, 9}}, tokenizer_);
+  Context context(model_, {.n_ctx = 256, .n_sequences = 4, .n_threads = 1});
+  Batcher batcher(context);
+  std::vector<std::vector<Token>> tokens(3);
+  params.on_output = [&](const Output& output) {
+    for (const OutputToken& token : output.tokens)
+      tokens[static_cast<std::size_t>(output.completion)].push_back(token.id);
+    return true;
+  };
+  batcher.submit({1, 5, 9}, params);
+  batcher.run();
+  for (const std::vector<Token>& one : tokens) {
+    EXPECT_EQ(one.size(), 40u);
+    EXPECT_EQ(occurrences(one, {7, 9}), 0);
+  }
+  EXPECT_NE(tokens[0], tokens[1]);
+}
+
 /// Allows everything, and counts.
 class Open final : public TokenConstraint {
  public:
