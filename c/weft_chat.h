@@ -41,7 +41,7 @@ typedef struct weft_chat_turn {
   bool add_generation_prompt;  ///< false: the response continues the last message.
 } weft_chat_turn;
 
-/// A part of a response.
+/// The kind of an event.
 typedef int32_t weft_chat_event_kind;
 enum {
   WEFT_CHAT_CONTENT = 0,
@@ -50,6 +50,8 @@ enum {
   WEFT_CHAT_TOOL_ARGUMENTS = 3,  ///< More of its arguments, JSON.
   WEFT_CHAT_TOOL_CALL_END = 4    ///< The call is complete: its arguments are one JSON object.
 };
+
+/// A part of a response.
 typedef struct weft_chat_event {
   weft_chat_event_kind kind;
   int32_t call;      ///< The index of the call in this response, from 0.
@@ -70,7 +72,7 @@ WEFT_API weft_chat* weft_chat_open(const weft_model* model, const weft_chat_turn
 WEFT_API void weft_chat_free(weft_chat* chat);
 /// The tokens of the prompt. Valid as long as the chat.
 WEFT_API const weft_token* weft_chat_tokens(const weft_chat* chat, size_t* n, weft_error** error);
-/// Reads new text of the response, which may be divided anywhere. The request must have the chat
+/// Parses new characters of the response. They may be divided anywhere. The request must have the chat
 /// (weft_request_params::chat), and one completion. The events are valid until the next call.
 WEFT_API weft_status weft_chat_push(weft_chat* chat, const char* text, size_t n_bytes,
                                     const weft_chat_event** events, size_t* n_events, weft_error** error);

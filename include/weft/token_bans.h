@@ -1,6 +1,6 @@
 #pragma once
-// Token bans of a request: words that its completions never contain, and a list of the only tokens that they
-// may contain. vLLM calls them bad_words and allowed_token_ids.
+// Token bans of a request: words that its completions never contain, and the only tokens that they may
+// contain. vLLM calls them bad_words and allowed_token_ids.
 //
 //   weft::TokenBans bans;
 //   bans.add_word("knit", model->tokenizer());
