@@ -33,6 +33,12 @@ std::uint64_t parse_mib(const std::string& word) {
 
 }  // namespace
 
+std::vector<std::uint64_t> parse_fit_target(const std::string& text) {
+  std::vector<std::uint64_t> bytes;
+  for (const std::string& word : split_at_commas(text)) bytes.push_back(parse_mib(word));
+  return bytes;
+}
+
 std::vector<std::string> device_names(const ModelOptions& options, const Registry& registry) {
   std::vector<std::string> names;
   const PlacementParams placement = placement_params(options);
@@ -50,14 +56,14 @@ std::vector<Margin> target_margins(const ModelOptions& options, const Registry& 
       if (gpu.n_threads == 0) margins.push_back({gpu.name, kGpuMargin});
     return margins;
   }
-  const std::vector<std::string> words = split_at_commas(options.fit_target);
-  if (words.size() == 1) return {{.device = "", .bytes = parse_mib(words.front())}};
+  const std::vector<std::uint64_t>& target = options.fit_target;
+  if (target.size() == 1) return {{.device = "", .bytes = target.front()}};
   const std::vector<std::string> names = device_names(options, registry);
-  if (words.size() > names.size())
+  if (target.size() > names.size())
     throw UsageError(
         fmt::format("--fit-target has {} numbers for {} devices; give one for each, or one for all",
-                    words.size(), names.size()));
-  for (std::size_t i = 0; i < words.size(); ++i) margins.push_back({names[i], parse_mib(words[i])});
+                    target.size(), names.size()));
+  for (std::size_t i = 0; i < target.size(); ++i) margins.push_back({names[i], target[i]});
   return margins;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 // What --fit leaves free on devices, and the table of what a model takes there.
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -16,6 +17,9 @@ struct SpeculationOptions;
 
 /// The devices other than the CPU that options name, or all GPUs.
 std::vector<std::string> device_names(const ModelOptions& options, const Registry& registry);
+
+/// The bytes of --fit-target: one number, or one for each device. Throws UsageError.
+std::vector<std::uint64_t> parse_fit_target(const std::string& text);
 
 /// The margins of --fit-target; by default 1 GiB on each GPU. Throws UsageError.
 std::vector<Margin> target_margins(const ModelOptions& options, const Registry& registry);

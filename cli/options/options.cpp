@@ -179,9 +179,10 @@ void add_device_options(CLI::App& app, ModelOptions& options) {
       "fit the model into the devices' memory (default): a shorter context, then experts and layers on "
       "the CPU, as far as no option sets them; refuse it if it still does not fit")
       ->group(group);
-  app.add_option("--fit-target", options.fit_target,
-                 "MiB of each device that --fit leaves free, one number or one per device (default: 1024 on "
-                 "GPUs)")
+  app.add_option_function<std::string>(
+         "--fit-target", [&options](const std::string& text) { options.fit_target = parse_fit_target(text); },
+         "MiB of each device that --fit leaves free, one number or one per device (default: 1024 on "
+         "GPUs)")
       ->type_name("MIB,...")
       ->group(group);
   add_size(app, "--fit-ctx", options.placement.n_ctx_min, {0},

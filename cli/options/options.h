@@ -1,5 +1,6 @@
 #pragma once
 // Options of several subcommands, and the conversion to models, contexts and samplers.
+#include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -46,7 +47,7 @@ struct ModelOptions {
   std::string devices, shares, n_layers;
   std::string_view layers_option = "--gpu-layers";  ///< The option of `n_layers`, for messages.
   int n_cpu_moe = 0;
-  std::string fit_target;  ///< MiB to leave free, for all GPUs or one number for each device.
+  std::vector<std::uint64_t> fit_target;  ///< As parse_fit_target() returns it; empty: the default.
   std::vector<std::string> pins;
   std::vector<std::string> lost;  ///< Devices that have been lost since the program began.
 };

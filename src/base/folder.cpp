@@ -1,13 +1,17 @@
 #include "base/folder.h"
 
 #include <dirent.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <memory>
 #include <system_error>
 #include <utility>
 
 #include "base/atomic_file.h"
+#include "weft/error.h"
 
 namespace weft::base {
 
@@ -20,6 +24,17 @@ std::optional<std::vector<std::string>> names_in(const std::filesystem::path& fo
     if (name != "." && name != "..") names.emplace_back(name);
   }
   return names;
+}
+
+void make_private_folder(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder.has_filename() ? folder : folder.parent_path();
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) return;
+  std::filesystem::create_directories(path.parent_path(), error);  // The next call reports an error.
+  if (::mkdir(path.c_str(), 0700) == 0) return;
+  const int why = errno;
+  if (!std::filesystem::is_directory(path, error))  // Another process may have made it.
+    throw Error(ErrorCode::kIo, "cannot create the folder " + path.string() + ": " + std::strerror(why));
 }
 
 std::vector<CachedFile> cached_files(const std::filesystem::path& folder, std::string_view extension) {

@@ -12,6 +12,10 @@ namespace weft::base {
 /// library's iterator ends the process where memory runs out within it.)
 std::optional<std::vector<std::string>> names_in(const std::filesystem::path& folder);
 
+/// Makes a folder that only its owner can use, and the folders above it. Does nothing if it exists. Throws
+/// Error kIo.
+void make_private_folder(const std::filesystem::path& folder);
+
 /// A file of a folder that is a cache.
 struct CachedFile {
   std::filesystem::path path;
