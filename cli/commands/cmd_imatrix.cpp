@@ -91,7 +91,9 @@ void read_chunks(Context& context, const ChunkedText& text, int begin, int end, 
 
 Collected collect(const ImatrixOptions& options, const Importance& before) {
   const InterruptGuard interrupt;
-  const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
+  ContextOptions expected = options.context;
+  if (options.process_output) expected.n_outputs = context_params(expected, options.model).n_ubatch;
+  const LoadedModel loaded = load_model(options.model, options.talk, interrupt, expected);
   if (loaded.model->info().encoder)
     throw Error(ErrorCode::kUnsupported,
                 "this model is an encoder; an importance matrix needs a model that generates");
@@ -99,10 +101,10 @@ Collected collect(const ImatrixOptions& options, const Importance& before) {
   refuse_overwriting(options.output, {loaded.path, options.file});
   const ChunkedText text =
       cut_text(loaded.model->tokenizer(), read_prompt_file(options.file), options.chunks);
-  ContextParams params = context_params(options.context, options.model);
+  ContextParams params = context_params(expected, options.model);
   params.n_sequences = parallel_chunks(text, options.n_batch);
   params.n_ctx = cells_for(text, params.n_sequences);
-  params.n_outputs = options.process_output ? params.n_ubatch : params.n_sequences;
+  if (!options.process_output) params.n_outputs = params.n_sequences;
   params.sum_columns = true;
   Context context(loaded.model, params);
   Progress progress(options.talk, "reading");

@@ -183,7 +183,9 @@ int run_tasks(const PerplexityOptions& options, const Task& task) {
   const InterruptGuard interrupt;
   const std::vector<ChoiceTask> texts =
       read_choice_tasks(task.kind, read_text(options.file), to_size(task.n_wanted));
-  const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
+  ContextOptions expected = options.context;
+  expected.n_outputs = context_params(expected, options.model).n_ubatch;  // As choice_context().
+  const LoadedModel loaded = load_model(options.model, options.talk, interrupt, expected);
   refuse_encoder(*loaded.model);
   std::vector<TokenizedTask> tasks;
   double chance = 0.0;
@@ -242,16 +244,17 @@ int run(const PerplexityOptions& options) {
                                        "chunks of {} tokens",
                                        name, options.base, base->header().n_ctx));
   }
-  const LoadedModel loaded = load_model(options.model, options.talk, interrupt, options.context);
+  const bool want_logits = base || !options.save_logits.empty();
+  ContextOptions expected = options.context;
+  expected.n_outputs = want_logits ? 64 : 256;
+  const LoadedModel loaded = load_model(options.model, options.talk, interrupt, expected);
   refuse_encoder(*loaded.model);
   refuse_overwriting(options.save_logits, {loaded.path, options.file});
   const ChunkedText text = text_for(options, *loaded.model, base);
-  const bool want_logits = base || !options.save_logits.empty();
 
-  ContextParams params = context_params(options.context, options.model);
+  ContextParams params = context_params(expected, options.model);
   params.n_sequences = parallel_chunks(text, options.n_batch);
   params.n_ctx = cells_for(text, params.n_sequences);
-  params.n_outputs = want_logits ? 64 : 256;
   Context context(loaded.model, params);
   std::optional<LogitFileWriter> writer;
   if (!options.save_logits.empty())

@@ -158,6 +158,8 @@ Footprint footprint_of(const ServeOptions& options, const ModelSpec& spec) {
   return result;
 }
 
+int n_outputs(const ServeOptions& options) { return std::max(options.n_parallel, 64); }
+
 server::ServedModelParams served_params(const ServeOptions& options, const ModelSpec& spec,
                                         const Footprint& footprint) {
   server::ServedModelParams params;
@@ -169,7 +171,7 @@ server::ServedModelParams served_params(const ServeOptions& options, const Model
   params.chat = chat_defaults(options.chat_template);
   if (options.suffix_first) params.infill_order = server::InfillOrder::kSuffixFirst;
   params.context.n_sequences = options.n_parallel + kKeptTexts;
-  params.context.n_outputs = std::max(options.n_parallel, 64);
+  params.context.n_outputs = n_outputs(options);
   params.service.batcher.speculation = speculation_of(options.speculation);
   params.service.batcher.n_draft = options.speculation.n_draft;
   params.service.batcher.n_running = options.n_parallel;
@@ -265,6 +267,7 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
       params.progress = told;
       params.placement.n_ctx = own->cells;
       params.placement.n_sequences = options->n_parallel + kKeptTexts;
+      params.placement.n_outputs = n_outputs(*options);
       if (options->context.n_ctx > 0 || again) {
         params.placement.n_ctx_min = 0;  // The length is given, or contexts already have it.
       } else if (params.placement.n_ctx_min == 0) {

@@ -283,6 +283,7 @@ ModelParams model_params(const ModelOptions& options, const ContextOptions& cont
   params.placement.v_type = expected.v_type;
   params.placement.n_ubatch = expected.n_ubatch;
   params.placement.n_source = expected.n_source;
+  params.placement.n_outputs = expected.n_outputs;
   params.registry = find_all_backends();
   note_missing_gpu(options, params.placement, *params.registry, talk);
   params.placement.margins = target_margins(options, *params.registry);
@@ -379,6 +380,7 @@ ContextParams context_params(const ContextOptions& options, const ModelOptions& 
   ContextParams params;
   params.n_ctx = options.n_ctx;
   params.n_source = options.n_source;
+  params.n_outputs = options.n_outputs;
   params.n_threads = model.n_threads;
   params.k_type = options.k_type;
   params.v_type = options.v_type;

@@ -82,8 +82,9 @@ struct ContextOptions {
   int n_ctx = 0;
   int n_batch = 0;
   int n_ubatch = 0;
-  int n_source = 0;  ///< 0: the default.
-  int n_texts = 1;   ///< Expected number of concurrent sequences, for the choice of layouts.
+  int n_source = 0;   ///< 0: the default.
+  int n_outputs = 0;  ///< Set by commands that want more logits than the default. 0: the default.
+  int n_texts = 1;    ///< Expected number of concurrent sequences, for the choice of layouts.
   CacheType k_type = CacheType::kAuto;
   CacheType v_type = CacheType::kAuto;
   bool rotate_cache = true;

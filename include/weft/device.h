@@ -116,6 +116,7 @@ struct PlacementParams {
   int n_source = 0;  ///< 0: a context's default.
   CacheType k_type = CacheType::kAuto;
   CacheType v_type = CacheType::kAuto;
+  int n_outputs = 0;  ///< 0: a context's default.
 };
 
 }  // namespace weft

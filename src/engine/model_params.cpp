@@ -32,6 +32,7 @@ void check(const PlacementParams& params) {
   at_least("n_sequences", params.n_sequences, 1);
   at_least("n_ubatch", params.n_ubatch, 1);
   at_least("n_source", params.n_source, 0);
+  at_least("n_outputs", params.n_outputs, 0);
   at_least("n_ctx_min", params.n_ctx_min, 0);
 }
 

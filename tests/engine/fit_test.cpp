@@ -172,6 +172,24 @@ TEST(Fit, CountsTheTypeOfTheCache) {
   EXPECT_EQ(small(inspect_plan(file, params_with(kPlenty, placement))).cache, 2 * f16);
 }
 
+TEST(Fit, CountsRowsOfLogits) {
+  const auto workspace = [](int n_outputs) {
+    return small(inspect_plan(file_of("llama"), params_with(kPlenty, {.n_ctx = 256, .n_outputs = n_outputs})))
+        .workspace;
+  };
+  EXPECT_LT(workspace(1), workspace(16));
+  EXPECT_EQ(workspace(0), workspace(16));  // The default is more than a step has.
+}
+
+TEST(Fit, CountsAllCellsOfWindows) {
+  // Contexts reserve them, whatever --window-rewind says.
+  const std::filesystem::path file = file_of("gemma3");
+  const ContextParams full = {
+      .n_ctx = 4096, .k_type = CacheType::kF16, .v_type = CacheType::kF16, .window_rewind = -1};
+  EXPECT_GE(small(inspect_plan(file, params_with(kPlenty, {.n_ctx = 4096}))).cache,
+            inspect(file, full).cache.bytes);
+}
+
 TEST(Fit, ChecksNothingIfItIsOff) {
   PlacementParams placement = {.fit = false, .n_ctx = 256};
   const PlanReport plan = inspect_plan(file_of("mixtral"), params_with(1, placement));

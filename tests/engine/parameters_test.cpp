@@ -381,7 +381,7 @@ TEST(Parameters, OfModelsActOrAreRefused) {
         refused(&D::n_ctx_min, -1), both(&D::n_ctx, 2048, -1).with(one_device),
         both(&D::n_sequences, 64, 0).with(one_device), both(&D::n_ubatch, 64, 0).with(one_device),
         refused(&D::n_source, -1), acts(&D::k_type, CacheType::kF32).with(one_device),
-        acts(&D::v_type, CacheType::kF32).with(one_device)},
+        acts(&D::v_type, CacheType::kF32).with(one_device), both(&D::n_outputs, 512, -1).with(one_device)},
        both_devices, placed);
 
   D wrong;

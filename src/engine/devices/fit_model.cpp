@@ -145,6 +145,7 @@ ContextParams expected_context(const PlacementParams& params, const ModelInfo& i
                   .n_sequences = params.n_sequences,
                   .n_ubatch = params.n_ubatch,
                   .n_source = params.n_source,
+                  .n_outputs = params.n_outputs,
                   .k_type = params.k_type,
                   .v_type = params.v_type},
                  info, CacheType::kF16);
