@@ -23,6 +23,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kMostRepetitions = 1 << 16;
 constexpr int kMostOpenParameters = 64;  // Of a schema without a list of properties.
+constexpr std::int64_t kTagWork = 64;    // A tag of free output is a rule of its own.
 
 /// The end strings of the enclosing tag, which free output at the end of its content does not contain.
 /// Nullopt: no tag encloses it.
@@ -31,13 +32,6 @@ using EndStrings = std::optional<std::vector<std::string>>;
 Grammar nothing() { return Grammar::choice({}); }
 Grammar optional(Grammar part) { return Grammar::repeat(std::move(part), 0, 1); }
 Grammar space() { return Grammar::regex("[ \\n\\t]*"); }
-
-/// Free output without these strings.
-Grammar text_without(const std::vector<std::string>& strings) {
-  std::vector<std::pair<std::string, Grammar>> tags;
-  for (const std::string& one : strings) tags.emplace_back(one, Grammar::literal(""));
-  return Grammar::free_text(std::move(tags), 0, 0);
-}
 
 class TagReader {
  public:
@@ -233,6 +227,21 @@ class TagReader {
     return Grammar::tag(spelled);
   }
 
+  /// Free output with at most `most` tagged parts (-1: any number). Each free output of a document has the
+  /// end strings of its tag as tags, so their number is the product of both.
+  Grammar free_text(std::vector<std::pair<std::string, Grammar>> tags, int most) {
+    for (const auto& [text, part] : tags) budget_.spend(kTagWork + static_cast<std::int64_t>(text.size()));
+    return Grammar::free_text(std::move(tags), 0, most);
+  }
+
+  /// Free output without these strings.
+  Grammar text_without(const std::vector<std::string>& strings) {
+    const Grammar end = Grammar::literal("");
+    std::vector<std::pair<std::string, Grammar>> tags;
+    for (const std::string& one : strings) tags.emplace_back(one, end);
+    return free_text(std::move(tags), 0);
+  }
+
   /// Strings that free output must not contain: `excludes`, and the ends of the enclosing tag.
   std::vector<std::string> excluded(std::vector<std::string> excludes, const EndStrings& ends,
                                     const std::string& path) const {
@@ -248,7 +257,7 @@ class TagReader {
   }
 
   Grammar any_text(const Json& format, const std::string& path, const char* excludes,
-                   const EndStrings& ends) const {
+                   const EndStrings& ends) {
     refuse_members(format, {"max_tokens", "max_chars"}, path);
     return text_without(excluded(strings(format, excludes, path), ends, path));
   }
@@ -283,11 +292,11 @@ class TagReader {
   }
 
   /// Free output with tagged parts. With `at_least_one` it begins with a part, with `once` it ends after one.
-  static Grammar free(std::vector<std::pair<std::string, Grammar>> tags,
-                      const std::vector<std::string>& excludes, bool at_least_one, bool once) {
+  Grammar free(std::vector<std::pair<std::string, Grammar>> tags, const std::vector<std::string>& excludes,
+               bool at_least_one, bool once) {
     if (!at_least_one && !once) {
       for (const std::string& one : excludes) tags.emplace_back(one, nothing());
-      return Grammar::free_text(std::move(tags));
+      return free_text(std::move(tags), -1);
     }
     std::vector<std::string> gap = excludes;
     std::vector<Grammar> parts;

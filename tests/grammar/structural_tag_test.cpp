@@ -101,5 +101,28 @@ TEST(StructuralTag, LimitsHoldForTheWhole) {
   EXPECT_THAT(refusal(R"({"format": )" + repeated + "}"), HasSubstr("more than"));
 }
 
+/// A tag with `n` ends, whose content is one of `n` outputs.
+Grammar ends_times(int n, const std::string& output) {
+  std::string ends, outputs;
+  for (int i = 0; i < n; ++i) {
+    ends += (i == 0 ? "\"" : ", \"") + std::to_string(i) + "\"";
+    outputs += (i == 0 ? "" : ", ") + output;
+  }
+  return Grammar::structural_tag(
+      R"({"format": {"type": "tag", "begin": "<a>", "content": {"type": "or", "elements": [)" + outputs +
+      R"(]}, "end": [)" + ends + "]}}");
+}
+
+TEST(StructuralTag, FreeOutputsTimesEndsAreBoundedBeforeCompiling) {
+  for (const char* output :
+       {R"({"type": "any_text"})",
+        R"({"type": "triggered_tags", "triggers": ["x"], "tags": [{"begin": "x", "content": {"value": "y"},
+            "end": ""}]})"}) {
+    EXPECT_THROW((void)ends_times(1000, output), Error);
+    EXPECT_TRUE(compiled(ends_times(10, output))->allows_text("<a>free3"));
+    EXPECT_FALSE(compiled(ends_times(10, output))->allows_text("<a>free3 4"));
+  }
+}
+
 }  // namespace
 }  // namespace weft::grammar
