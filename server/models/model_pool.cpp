@@ -176,6 +176,11 @@ std::string ModelPool::known_names() const {
                      n < names.size() ? ", ..." : "");
 }
 
+ApiError ModelPool::unknown_model(std::string_view name) const {
+  return {404, "invalid_request_error", "model_not_found", "model",
+          fmt::format("unknown model '{}'; the server has: {}", name.substr(0, 200), known_names())};
+}
+
 void ModelPool::get(std::string_view name, Ready ready) {
   std::shared_ptr<ServedModel> model;
   std::exception_ptr error;
@@ -183,9 +188,7 @@ void ModelPool::get(std::string_view name, Ready ready) {
     const std::lock_guard lock(mutex_);
     Slot* const slot = find(name).slot;
     if (slot == nullptr) {
-      error = as_pointer(
-          {404, "invalid_request_error", "model_not_found", "model",
-           fmt::format("unknown model '{}'; the server has: {}", name.substr(0, 200), known_names())});
+      error = as_pointer(unknown_model(name));
     } else if (stopped_) {
       error = as_pointer(shutting_down());
     } else if (slot->model != nullptr) {
@@ -412,8 +415,9 @@ ModelPool::Slot* ModelPool::next() {
     const bool is_leaving = std::any_of(slots_.begin(), slots_.end(), [](const auto& slot) {
       return slot->model != nullptr && slot->keep_alive && slot->keep_alive->count() == 0;
     });
-    changed_.wait_for(lock, is_leaving ? kCancelPoll : kLookForLost,
-                      [&] { return wanted() || std::any_of(slots_.begin(), slots_.end(), is_over); });
+    changed_.wait_for(lock, is_leaving ? kCancelPoll : kLookForLost, [&] {
+      return wanted() || (!stopped_ && std::any_of(slots_.begin(), slots_.end(), is_over));
+    });
     renew_lost(lock);
     unload_idle(lock);
     if (wanted()) break;

@@ -78,6 +78,8 @@ class ModelPool {
   std::shared_ptr<ServedModel> loaded(std::string_view name) const;
   /// Whether the name means one of the models or adapters, without any_name.
   bool knows(std::string_view name) const;
+  /// The error for an unknown name. It lists the known ones.
+  ApiError unknown_model(std::string_view name) const;
   /// Changes how long the model stays loaded after its last request, until it is loaded again. 0: it is
   /// unloaded once no request uses it. No effect if it is not loaded.
   void keep(std::string_view name, std::optional<std::chrono::milliseconds> time);

@@ -156,6 +156,8 @@ TEST_F(ApiTest, AModelThatIsNotLoadedIsUnloadedWithoutLoadingIt) {
     const auto asked = exchange(path, R"({"model": "m", "keep_alive": 0})");
     api.handle(asked);
     EXPECT_EQ(Json::parse(asked->answer().body)["done_reason"], "unload");
+    // Any name generates with the only model, but does not unload it.
+    EXPECT_EQ(status(api, exchange(path, R"({"model": "typo", "keep_alive": 0})")), 404);
   }
   EXPECT_EQ(n_loads_, 0);
 }

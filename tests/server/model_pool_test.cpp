@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <optional>
 #include <string>
@@ -180,6 +181,7 @@ class ServedModels : public testing::Test {
           std::filesystem::path(WEFT_TEST_DATA) / "golden" / "llama" / "model.gguf";
       ServedModelParams served;
       served.context.n_ctx = 64;
+      served.lost = lost_;
       return std::make_shared<ServedModel>(spec, Model::load(path, {.n_threads = 1}), served);
     };
     pool_.emplace(std::move(params));
@@ -197,6 +199,7 @@ class ServedModels : public testing::Test {
   }
 
   std::atomic<int> n_loads_ = 0;
+  std::function<std::string()> lost_;
   std::optional<ModelPool> pool_;
 };
 
@@ -244,6 +247,27 @@ TEST_F(ServedModels, StayAsLongAsARequestSays) {
   EXPECT_EQ(pool.states().front().stage, ModelState::Stage::kLoaded);
   EXPECT_EQ(get("one")->spec.name, "one");
   EXPECT_EQ(n_loads_, 1);
+}
+
+TEST_F(ServedModels, OfAStoppedPoolDoNotKeepItsThreadBusy) {
+  std::atomic<int> n_looks = 0;
+  lost_ = [&] {
+    ++n_looks;
+    return std::string();
+  };
+  PoolParams params = params_of({"one"});
+  params.keep_alive = 0ms;
+  ModelPool& pool = start(std::move(params));
+  std::shared_ptr<ServedModel> model = get("one");
+  pool.stop();
+  model.reset();  // Its time is over, but it stays.
+  const int before = n_looks;
+  const auto begin = std::chrono::steady_clock::now();
+  while (n_looks < before + 4) std::this_thread::sleep_for(1ms);
+  // The thread pauses between looks.
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, 100ms);
+  EXPECT_EQ(pool.states().front().stage, ModelState::Stage::kLoaded);
+  pool_.reset();
 }
 
 TEST(ModelPool, ClientsDoNotSeeFolders) {

@@ -278,6 +278,8 @@ bool unload_by_request(Job& job) {
   if (is_chat ? !has_no_messages(job.body) : !has_no_prompt(job.body)) return false;
   if (!read_keep_alive(fields).is_none()) return false;
   const std::string name = fields.string("model");
+  // PoolParams::any_name is for generation: a mistyped name unloads nothing.
+  if (!name.empty() && !job.models->knows(name)) throw job.models->unknown_model(name);
   job.model_name = job.models->whole_name(name);
   job.models->keep(name, std::chrono::milliseconds(0));
   report(job, is_chat ? OllamaForm::kChat : OllamaForm::kGenerate, "unload");
