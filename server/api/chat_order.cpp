@@ -27,7 +27,7 @@ const Json* read_conversation(Fields& fields, std::string_view name) {
   check_count(path, "entries", list->size(), kMostMessages);
   std::size_t n_parts = 0;
   for (const Json& entry : *list)
-    for (const char* member : {"content", "output", "tools"}) {
+    for (const char* member : {"content", "output", "tools", "tool_calls"}) {
       const auto parts = entry.is_object() ? entry.find(member) : entry.end();
       if (parts != entry.end() && parts->is_array()) n_parts += parts->size();
     }

@@ -35,7 +35,8 @@ ChatOrder make_order(Job& job, RequestTurn turn, CommonFields common, const Medi
 /// Tokens of the prompt that the turn becomes. Throws as open_chat does.
 std::size_t count_tokens(const ServedModel& model, RequestTurn turn, const Media& media);
 
-/// The limits of a conversation: messages, and all their parts (of contents, results and lists of tools).
+/// The limits of a conversation: messages, and all their parts (of contents, results, calls and lists of
+/// tools).
 inline constexpr std::size_t kMostMessages = 16384, kMostParts = 65536;
 /// The messages of a request, or the items of its input. Throws ApiError for too many of them, or of their
 /// parts.

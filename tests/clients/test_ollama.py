@@ -132,6 +132,26 @@ def test_tools(alone, client, model):
     assert more.message.role == "assistant"
 
 
+def test_results_belong_to_the_first_open_call_of_their_name(start_server, tmp_path):
+    (tmp_path / "ids.jinja").write_text(
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls %} {{ c.id }} {{ c.function.name }}{% endfor %}"
+        "{% if m.tool_call_id %} for {{ m.tool_call_id }}{% endif %}\n{% endfor %}<assistant>")
+    server = start_server("--chat-template-file", str(tmp_path / "ids.jinja"))
+    names, results = ["a", "b", "a", "c"], [("b", "call_1"), ("a", "call_0"), ("unknown", "call_2"), ("", "call_3"), ("a", "call_4")]
+    calls = [{"id": f"call_{i}", "type": "function", "function": {"name": name, "arguments": {}}} for i, name in enumerate(names)]
+
+    def messages(calls, results):
+        return [*QUESTION, {"role": "assistant", "content": "", "tool_calls": calls}, *results]
+
+    mine = messages([{"function": call["function"]} for call in calls],
+                    [{"role": "tool", "tool_name": name, "content": "x"} for name, _ in results])
+    same = messages(calls, [{"role": "tool", "name": name, "tool_call_id": call, "content": "x"} for name, call in results])
+    _, body = post(server.address, "/api/chat", {"messages": mine, "options": GREEDY, "stream": False})
+    _, other = post(server.address, "/api/chat", {"messages": same, "options": GREEDY, "stream": False})
+    assert json.loads(body)["message"] == json.loads(other)["message"]
+    assert json.loads(body)["prompt_eval_count"] == json.loads(other)["prompt_eval_count"]
+
+
 def test_generate(alone, client, model):
     whole = client.generate(model=model, prompt="Name three colours.", system="Be brief.", options=GREEDY)
     assert whole.response and whole.eval_count > 0

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "api/chat_order.h"
 #include "api/error.h"
 #include "api/request_tools.h"
 
@@ -41,6 +42,16 @@ TEST(Fields, UnknownFieldsAreNoted) {
   EXPECT_THAT(notes_of(R"({"stream": true, "keep_alive": 5, "options": {"num_ctx": 1}})"),
               ElementsAre("keep_alive", "options"));
   EXPECT_THAT(notes_of(R"({"kv": 1})", "messages[3].content[0]"), ElementsAre("messages.content.kv"));
+}
+
+TEST(Fields, PartsOfAConversationAreCounted) {
+  for (const char* member : {"content", "output", "tools", "tool_calls"}) {
+    const Json message = {{member, Json::array_t(40000)}};
+    const Json body = {{"one", Json::array({message})}, {"two", Json::array({message, message})}};
+    Fields fields(body);
+    EXPECT_NE(read_conversation(fields, "one"), nullptr);
+    EXPECT_THAT(refusal([&] { read_conversation(fields, "two"); }), HasSubstr("65536 parts")) << member;
+  }
 }
 
 TEST(Fields, ValuesThatAskForNothingPass) {

@@ -1,6 +1,8 @@
 // POST /api/chat and /api/generate.
 #include <fmt/format.h>
 
+#include <deque>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -176,7 +178,9 @@ class OllamaMessages {
       const std::string name = inner.string("name");
       const Json* const arguments = inner.find("arguments");
       const std::string id = call.string("id", fmt::format("call_{}", n_calls_++));
-      open_.emplace_back(name, id);
+      calls_of_[name].push_back(ids_.size());
+      calls_.push_back(ids_.size());
+      ids_.emplace_back(id);
       mine["tool_calls"].push_back(
           {{"id", id},
            {"type", "function"},
@@ -185,18 +189,25 @@ class OllamaMessages {
     }
   }
 
+  /// Takes the id of the first call of the name without a result, else of the first call of any name.
   std::string take_id(const std::string& name) {
-    auto at = std::find_if(open_.begin(), open_.end(), [&](const auto& call) { return call.first == name; });
-    if (at == open_.end()) at = open_.begin();
-    if (at == open_.end()) return fmt::format("call_{}", n_calls_++);
-    std::string id = std::move(at->second);
-    open_.erase(at);
+    const auto named = calls_of_.find(name);
+    std::optional<std::string> id = named == calls_of_.end() ? std::nullopt : take_first(named->second);
+    if (!id) id = take_first(calls_);
+    return id ? *std::move(id) : fmt::format("call_{}", n_calls_++);
+  }
+
+  std::optional<std::string> take_first(std::deque<std::size_t>& calls) {
+    std::optional<std::string> id;
+    for (; !id && !calls.empty(); calls.pop_front()) id = std::exchange(ids_[calls.front()], std::nullopt);
     return id;
   }
 
   MediaTaker* media_;
   Json messages_ = Json::array();
-  std::vector<std::pair<std::string, std::string>> open_;  ///< Names and ids of calls without a result.
+  std::vector<std::optional<std::string>> ids_;  ///< By call; null once its result was read.
+  std::deque<std::size_t> calls_;                ///< Calls that may lack a result, all and by name.
+  std::unordered_map<std::string, std::deque<std::size_t>> calls_of_;
   int n_calls_ = 0;
 };
 
