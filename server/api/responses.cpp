@@ -583,7 +583,7 @@ void count_response_tokens(Job& job) {
 
 void responses(Job& job) {
   const bool store = takes_store(job);
-  continue_previous(job);
+  const Continued continued = continue_previous(job);
   Fields fields = job.fields();
   CommonFields common = read_common(fields, job);
   RequestParams& params = common.params;
@@ -629,8 +629,10 @@ void responses(Job& job) {
   answer.reader = std::move(order.reader);
   ResponseWriter::Keep keep;
   if (store)
-    keep = [responses = job.responses, owner = job.owner, items = items_to_store(job.body["input"])](
-               const Json& response) { return store_response(*responses, owner, response, items); };
+    keep = [responses = job.responses, owner = job.owner,
+            input = input_to_store(job.body["input"], continued)](const Json& response) {
+      return store_response(*responses, owner, response, input);
+    };
   auto writer = std::make_unique<ResponseWriter>(std::move(frame), job.model, style, std::move(answer),
                                                  std::move(keep));
   std::vector<std::vector<Token>> prompts;

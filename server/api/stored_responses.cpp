@@ -7,6 +7,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "api/chat_order.h"
+
 namespace weft::server {
 namespace {
 
@@ -50,11 +52,18 @@ int read_limit(const HttpRequest& request) {
   return limit;
 }
 
+/// The items of a stored response's input.
+Json input_of(const StoredResponse& response) {
+  std::string json;
+  for (const auto& items : response.input) json += (json.empty() ? "[" : ",") + items->json();
+  return json.empty() ? Json::array() : parse_json(json + "]");
+}
+
 /// A page of the items, the newest first unless the client wants the oldest first.
 void send_items(Job& job, const StoredResponse& response) {
   const HttpRequest& request = job.exchange->request();
   const int limit = read_limit(request);
-  Json items = parse_json(response.items);
+  Json items = input_of(response);
   if (request.query_value("order") != "asc") std::reverse(items.begin(), items.end());
   auto at = items.begin();
   if (const std::string after = request.query_value("after"); !after.empty()) {
@@ -90,20 +99,40 @@ class ItemFinder {
  public:
   explicit ItemFinder(const Job& job) : job_(&job) {}
 
-  /// Null if it is not stored.
-  const Json* find(const std::string& id) {
-    if (const auto found = items_.find(id); found != items_.end()) return &found->second;
-    const auto response = job_->responses->find_item(job_->owner, id);
-    if (response == nullptr) return nullptr;
-    Json parsed = parse_json(response->response);
-    for (Json& item : parsed["output"]) items_.emplace(item["id"].get<std::string>(), std::move(item));
-    const auto found = items_.find(id);
-    return found == items_.end() ? nullptr : &found->second;
+  /// A copy of the item; nullopt if it is not stored. Throws ApiError if the copies and the responses that
+  /// have them are larger than the largest body.
+  std::optional<Json> copy(const std::string& id) {
+    auto found = items_.find(id);
+    if (found == items_.end()) {
+      const auto response = job_->responses->find_item(job_->owner, id);
+      if (response == nullptr) return std::nullopt;
+      spend(response->response.size());
+      Json parsed = parse_json(response->response);
+      for (Json& item : parsed["output"]) {
+        const std::size_t bytes = to_text(item).size();
+        std::string item_id = item["id"].get<std::string>();
+        items_.try_emplace(std::move(item_id), std::move(item), bytes);
+      }
+      found = items_.find(id);
+      if (found == items_.end()) return std::nullopt;
+    }
+    spend(found->second.second);
+    return found->second.first;
   }
 
  private:
+  void spend(std::size_t bytes) {
+    const std::size_t most = HttpParams{}.body_bytes;
+    if ((spent_ += bytes) > most)
+      throw bad_request("input",
+                        fmt::format("'input' refers to more than {} MiB of stored items; continue their "
+                                    "response with 'previous_response_id', or refer to fewer items",
+                                    most >> 20));
+  }
+
   const Job* job_;
-  std::unordered_map<std::string, Json> items_;
+  std::unordered_map<std::string, std::pair<Json, std::size_t>> items_;  ///< With their bytes as JSON.
+  std::size_t spent_ = 0;
 };
 
 void replace_references(const Job& job, Json& items) {
@@ -112,7 +141,7 @@ void replace_references(const Job& job, Json& items) {
     if (!item.is_object() || item.value("type", Json("")) != "item_reference") continue;
     const auto id = item.find("id");
     if (id == item.end() || !id->is_string()) continue;
-    if (const Json* const found = finder.find(id->get<std::string>())) item = Json(*found);
+    if (auto found = finder.copy(id->get<std::string>())) item = *std::move(found);
   }
 }
 
@@ -141,40 +170,60 @@ bool takes_store(Job& job) {
   return wants && job.responses->limits().n_responses > 0;
 }
 
-void continue_previous(Job& job) {
-  const std::string id = Fields(job.body).string("previous_response_id");
+Continued continue_previous(Job& job) {
+  Fields fields(job.body);
+  const std::string id = fields.string("previous_response_id");
+  static_cast<void>(read_conversation(fields, "input"));  // Before references are replaced by copies.
   const auto own = job.body.find("input");
-  if (own == job.body.end() || !(own->is_string() || own->is_array())) return;
+  if (own == job.body.end() || !(own->is_string() || own->is_array())) return {};
   if (own->is_array()) replace_references(job, *own);
-  if (id.empty()) return;
-  const auto previous = stored(job, id, true);
-  Json items = parse_json(previous->items);
-  Json response = parse_json(previous->response);
+  if (id.empty()) return {};
+  Continued continued{.previous = stored(job, id, true)};
+  Json items = input_of(*continued.previous);
+  continued.n_items = items.size();
+  Json response = parse_json(continued.previous->response);
   for (Json& item : response["output"]) items.push_back(std::move(item));
   for (Json& item : items_of(std::move(*own))) items.push_back(std::move(item));
   job.body["input"] = std::move(items);
+  return continued;
 }
 
-bool store_response(ResponseStore& store, const std::string& owner, const Json& response, std::string items) {
-  StoredResponse stored{.response = to_text(response), .items = std::move(items)};
+bool store_response(ResponseStore& store, const std::string& owner, const Json& response,
+                    std::vector<std::shared_ptr<const StoredItems>> input) {
+  StoredResponse stored{.response = to_text(response), .input = std::move(input)};
   for (const Json& item : response["output"]) stored.item_ids.push_back(item["id"].get<std::string>());
   return store.add(owner, response["id"].get<std::string>(), std::move(stored));
 }
 
-std::string items_to_store(const Json& input) {
-  Json items = items_of(input);
-  for (Json& item : items) {
-    if (!item.is_object()) continue;
-    if (!item.contains("type")) item["type"] = "message";
-    if (!item.contains("id") || !item["id"].is_string())
-      item["id"] = make_id(item["type"] == "message" ? "msg_" : "item_");
-    // As OpenAI returns messages: with parts.
-    if (const auto content = item.find("content"); content != item.end() && content->is_string()) {
-      const bool is_answer = item.contains("role") && item["role"] == "assistant";
-      *content = Json::array({{{"type", is_answer ? "output_text" : "input_text"}, {"text", *content}}});
-    }
+namespace {
+
+/// An item as it is stored: with a type, an id, and parts.
+Json whole_item(Json item) {
+  if (!item.is_object()) return item;
+  if (!item.contains("type")) item["type"] = "message";
+  if (!item.contains("id") || !item["id"].is_string())
+    item["id"] = make_id(item["type"] == "message" ? "msg_" : "item_");
+  // As OpenAI returns messages.
+  if (const auto content = item.find("content"); content != item.end() && content->is_string()) {
+    const bool is_answer = item.contains("role") && item["role"] == "assistant";
+    *content = Json::array({{{"type", is_answer ? "output_text" : "input_text"}, {"text", *content}}});
   }
-  return to_text(items);
+  return item;
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<const StoredItems>> input_to_store(const Json& input,
+                                                               const Continued& continued) {
+  std::vector<std::shared_ptr<const StoredItems>> stored;
+  if (continued.previous != nullptr) stored = continued.previous->input;
+  const Json message = input.is_string() ? items_of(input) : Json();
+  const Json& items = input.is_string() ? message : input;
+  std::string json;
+  for (std::size_t i = continued.n_items; i < items.size(); ++i)
+    json += (json.empty() ? "" : ",") + to_text(whole_item(items[i]));
+  if (!json.empty()) stored.push_back(std::make_shared<const StoredItems>(std::move(json)));
+  return stored;
 }
 
 }  // namespace weft::server

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 
 namespace weft::server {
@@ -18,20 +19,20 @@ TEST(ResponseStore, DropsTheOldestBeyondItsNumber) {
 }
 
 TEST(ResponseStore, DropsTheOldestBeyondItsBytes) {
-  ResponseStore store({.n_responses = 100, .bytes = 100});
-  EXPECT_TRUE(store.add("", "a", of_bytes(40)));
-  EXPECT_TRUE(store.add("", "b", of_bytes(40)));
+  ResponseStore store({.n_responses = 100, .bytes = 100'000});
+  EXPECT_TRUE(store.add("", "a", of_bytes(40'000)));
+  EXPECT_TRUE(store.add("", "b", of_bytes(40'000)));
   const auto held = store.find("", "a");
-  EXPECT_TRUE(store.add("", "c", of_bytes(60)));
+  EXPECT_TRUE(store.add("", "c", of_bytes(50'000)));
   EXPECT_EQ(store.find("", "a"), nullptr);
   EXPECT_NE(store.find("", "b"), nullptr);
-  EXPECT_EQ(held->bytes(), 40u);  // A reader keeps its response.
+  EXPECT_EQ(held->response.size(), 40'000u);  // A reader keeps its response.
 }
 
 TEST(ResponseStore, RefusesWhatIsLargerThanAll) {
-  ResponseStore store({.n_responses = 100, .bytes = 100});
+  ResponseStore store({.n_responses = 100, .bytes = 1000});
   EXPECT_TRUE(store.add("", "a", of_bytes(40)));
-  EXPECT_FALSE(store.add("", "b", of_bytes(101)));
+  EXPECT_FALSE(store.add("", "b", of_bytes(1000)));
   EXPECT_NE(store.find("", "a"), nullptr);
   EXPECT_FALSE(ResponseStore({.n_responses = 0}).add("", "a", of_bytes(1)));
 }
@@ -52,7 +53,7 @@ TEST(ResponseStore, FindsItemsOfOutputs) {
   second.item_ids = {"z"};
   EXPECT_TRUE(store.add("alice", "a", first));
   ASSERT_NE(store.find_item("alice", "y"), nullptr);
-  EXPECT_EQ(store.find_item("alice", "y")->bytes(), 1u);
+  EXPECT_EQ(store.find_item("alice", "y")->response.size(), 1u);
   EXPECT_EQ(store.find_item("bob", "y"), nullptr);
   EXPECT_EQ(store.find_item("alice", "a"), nullptr);
   EXPECT_EQ(store.find("alice", "y"), nullptr);
@@ -63,14 +64,54 @@ TEST(ResponseStore, FindsItemsOfOutputs) {
 }
 
 TEST(ResponseStore, RemovedResponsesFreeTheirBytes) {
-  ResponseStore store({.n_responses = 100, .bytes = 100});
-  EXPECT_TRUE(store.add("", "a", of_bytes(100)));
-  EXPECT_TRUE(store.add("", "a", of_bytes(60)));  // In place of the first.
-  EXPECT_TRUE(store.add("", "b", of_bytes(40)));
+  ResponseStore store({.n_responses = 100, .bytes = 100'000});
+  EXPECT_TRUE(store.add("", "a", of_bytes(99'000)));
+  EXPECT_TRUE(store.add("", "a", of_bytes(60'000)));  // In place of the first.
+  EXPECT_TRUE(store.add("", "b", of_bytes(39'000)));
   EXPECT_NE(store.find("", "a"), nullptr);
   EXPECT_TRUE(store.remove("", "b"));
-  EXPECT_TRUE(store.add("", "c", of_bytes(40)));
+  EXPECT_TRUE(store.add("", "c", of_bytes(39'000)));
   EXPECT_NE(store.find("", "a"), nullptr);
+  EXPECT_TRUE(store.remove("", "a"));
+  EXPECT_TRUE(store.remove("", "c"));
+  EXPECT_EQ(store.bytes(), 0u);
+}
+
+TEST(ResponseStore, AnOwnerThatStoresMuchDropsItsOwn) {
+  for (const StoreLimits& limits : {StoreLimits{.n_responses = 4}, StoreLimits{.bytes = 100'000}}) {
+    ResponseStore store(limits);
+    EXPECT_TRUE(store.add("bob", "b", of_bytes(20'000)));
+    for (const char* id : {"a1", "a2", "a3", "a4", "a5", "a6"})
+      EXPECT_TRUE(store.add("alice", id, of_bytes(20'000)));
+    EXPECT_NE(store.find("bob", "b"), nullptr);
+    EXPECT_EQ(store.find("alice", "a3"), nullptr);
+    EXPECT_NE(store.find("alice", "a4"), nullptr);
+    // A new response stays, also as the only one of its owner.
+    EXPECT_TRUE(store.add("carol", "c", of_bytes(70'000)));
+    EXPECT_NE(store.find("carol", "c"), nullptr);
+  }
+}
+
+TEST(ResponseStore, CountsIds) {
+  ResponseStore store({.bytes = 100'000});
+  StoredResponse many = of_bytes(1);
+  for (int i = 0; i < 5000; ++i) many.item_ids.push_back("msg_" + std::to_string(i));
+  EXPECT_FALSE(store.add("", "a", many));
+  EXPECT_FALSE(store.add("", std::string(100'000, 'x'), of_bytes(1)));
+}
+
+TEST(ResponseStore, SharedItemsCountOnceUntilTheLastOfTheirResponsesIsDropped) {
+  ResponseStore store({.bytes = 100'000});
+  StoredResponse one = of_bytes(1);
+  one.input.push_back(std::make_shared<const StoredItems>(std::string(60'000, 'x')));
+  for (const char* id : {"a", "b", "c"}) EXPECT_TRUE(store.add("", id, one));
+  EXPECT_GT(store.bytes(), 60'000u);
+  EXPECT_LT(store.bytes(), 70'000u);
+  EXPECT_TRUE(store.remove("", "a"));
+  EXPECT_TRUE(store.remove("", "c"));
+  EXPECT_GT(store.bytes(), 60'000u);
+  EXPECT_TRUE(store.remove("", "b"));
+  EXPECT_EQ(store.bytes(), 0u);
 }
 
 }  // namespace
