@@ -20,7 +20,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/folder.h"
 #include "base/memory.h"
 #include "commands/command.h"
 #include "files/hub_models.h"
@@ -438,17 +437,9 @@ server::TrustedProxies trusted_proxies(const ServeOptions& options) {
   }
 }
 
-/// The folder of --cache-disk. If it cannot be used, the server does not start.
-void make_cache_folder(const std::string& folder) try {
-  if (!folder.empty()) base::make_private_folder(folder);
-} catch (const Error& error) {
-  throw Error(error.code(), fmt::format("--cache-disk: {}", error.what()));
-}
-
 server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options, server::Trace* trace,
                                    Log& log) {
   server::ServerParams params;
-  make_cache_folder(options->cache_disk);
   params.http.host = host_list(*options);
   params.http.port = static_cast<std::uint16_t>(options->port);
   for (const PassedSocket& socket : take_listening_sockets())

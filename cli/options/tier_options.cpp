@@ -4,10 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
-#include <filesystem>
-#include <system_error>
 
+#include "base/folder.h"
 #include "options/arguments.h"
+#include "weft/error.h"
 
 namespace weft::cli {
 
@@ -19,15 +19,8 @@ void add_tier_options(CLI::App& app, TierOptions& options) {
            {-1, kMaxMib, "-1: a quarter of the free memory, at most 8192"},
            "MiB of host memory for prefixes that the KV cache evicts; 0: none (default -1)")
       ->group(group);
-  app.add_option_function<std::string>(
-         "--cache-disk",
-         [&options](const std::string& folder) {
-           std::error_code unreadable;
-           if (std::filesystem::exists(folder, unreadable) &&
-               !std::filesystem::is_directory(folder, unreadable))
-             throw UsageError(fmt::format("--cache-disk: '{}' is not a folder", folder));
-           options.disk = folder;
-         },
+  app.add_option(
+         "--cache-disk", options.disk,
          "keep prefixes in files of this folder, too; they survive a restart, and processes can share it")
       ->type_name("DIR")
       ->group(group);
@@ -39,6 +32,11 @@ void add_tier_options(CLI::App& app, TierOptions& options) {
 }
 
 void set_cache_tiers(BatcherParams& params, const TierOptions& options) {
+  try {
+    if (!options.disk.empty()) base::make_private_folder(options.disk);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("--cache-disk: {}", error.what()));
+  }
   params.tiers.ram_bytes = options.ram_mib < 0 ? CacheTiers::kAutomatic : std::int64_t{options.ram_mib} << 20;
   params.tiers.disk = options.disk;
   params.tiers.disk_bytes = std::int64_t{options.disk_gib} << 30;

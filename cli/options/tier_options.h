@@ -13,7 +13,8 @@ struct TierOptions {
   int disk_gib = static_cast<int>(CacheTiers{}.disk_bytes >> 30);
 };
 void add_tier_options(CLI::App& app, TierOptions& options);
-/// Sets the tiers, without CacheTiers::on_note.
+/// Sets the tiers, without CacheTiers::on_note. Makes their folder. Throws Error that names the option if it
+/// cannot be used.
 void set_cache_tiers(BatcherParams& params, const TierOptions& options);
 
 }  // namespace weft::cli

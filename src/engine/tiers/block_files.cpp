@@ -1,7 +1,5 @@
 #include "engine/tiers/block_files.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -109,14 +107,6 @@ fs::path BlockFiles::path_of(const base::Hash128& own) const {
   return folder_ / (base::to_hex(owner_) + "-" + base::to_hex(own) + std::string(kExtension));
 }
 
-void BlockFiles::make_folder() {
-  std::error_code error;
-  if (fs::is_directory(folder_, error)) return;
-  fs::create_directories(folder_.parent_path(), error);  // The next call reports an error.
-  if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST)
-    throw Error(ErrorCode::kIo, "cannot create the folder " + folder_.string() + ": " + std::strerror(errno));
-}
-
 std::vector<base::CachedFile> BlockFiles::all_files() {
   std::vector<base::CachedFile> files = base::cached_files(folder_, kExtension);
   n_bytes_ = 0;
@@ -125,7 +115,7 @@ std::vector<base::CachedFile> BlockFiles::all_files() {
 }
 
 BlockFiles::Listing BlockFiles::list() {
-  make_folder();
+  base::make_private_folder(folder_);
   Listing listing;
   std::error_code error;
   const auto time = fs::last_write_time(folder_, error);
@@ -188,7 +178,7 @@ BlockFiles::Written BlockFiles::make_room(std::uint64_t n_bytes) {
 
 BlockFiles::Written BlockFiles::write(const Block& block, const base::Hash128& own,
                                       std::span<const std::byte> state, int depth) {
-  make_folder();
+  base::make_private_folder(folder_);
   Header header;
   header.n_symbols = static_cast<std::uint32_t>(block.symbols.size());
   header.owner = owner_;

@@ -65,7 +65,6 @@ class BlockFiles {
 
  private:
   std::filesystem::path path_of(const base::Hash128& own) const;
-  void make_folder();
   /// All files of this format, of any owner, the least recently used first. Updates n_bytes_.
   std::vector<base::CachedFile> all_files();
   Written make_room(std::uint64_t n_bytes);
