@@ -1,6 +1,9 @@
 // Batches, contexts, samplers and the generation of one sequence.
 #include "context.h"
 
+#include <algorithm>
+#include <cstdint>
+
 #include "media.h"
 #include "weft/generate.h"
 
@@ -33,6 +36,7 @@ weft_context_params defaults() {
   p.n_best = d.n_best;
   p.rotate_cache = d.rotate_cache;
   p.window_rewind = d.window_rewind;
+  p.state_rewind = d.state_rewind;
   return p;
 }
 
@@ -165,6 +169,7 @@ weft_context* weft_context_create(const weft_model* model, const weft_context_pa
                                .v_type = cache_type(p.v_type, "v_type"),
                                .rotate_cache = p.rotate_cache,
                                .window_rewind = p.window_rewind,
+                               .state_rewind = static_cast<int>(std::clamp<std::int64_t>(p.state_rewind, -1, INT32_MAX)),
                                .adapters = adapter_uses(p.adapters, p.n_adapters)};
     if (p.shares_with == nullptr)
       return std::make_unique<weft_context>(std::make_shared<ContextBox>(loaded, all));

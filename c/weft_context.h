@@ -45,6 +45,10 @@ typedef struct weft_context_params {
   int32_t n_source;
   /// Quantised caches keep keys and values rotated (Hadamard), which lowers the quantisation error.
   bool rotate_cache;
+  /// With recurrent layers: how many last items with logits, of all sequences together, can be removed again.
+  /// Each takes the memory of a running state. Drafts of a batcher need one for each completion, and one more
+  /// for each token. 0: none.
+  int64_t state_rewind;
 } weft_context_params;
 
 /// Sets struct_size and the defaults.

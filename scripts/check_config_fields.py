@@ -57,7 +57,8 @@ class Library:
         _fields_ = ([("struct_size", ctypes.c_size_t)] +
                     [(name, ctypes.c_int32) for name in ("n_ctx", "n_sequences", "n_ubatch", "n_outputs", "n_threads",
                                                          "n_best", "k_type", "v_type")] +
-                    [("adapters", ctypes.c_void_p), ("n_adapters", ctypes.c_size_t), ("window_rewind", ctypes.c_int32)])
+                    [("adapters", ctypes.c_void_p), ("n_adapters", ctypes.c_size_t), ("window_rewind", ctypes.c_int32),
+                     ("state_rewind", ctypes.c_int64)])
 
     class Tokens(ctypes.Structure):
         _fields_ = [("tokens", ctypes.c_void_p), ("n_tokens", ctypes.c_size_t)]

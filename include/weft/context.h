@@ -57,6 +57,10 @@ struct ContextParams {
   /// Layers with sliding-window attention keep a sequence's last window + window_rewind tokens. So the last
   /// window_rewind tokens can be removed again, as after a wrong draft. -1: they keep all tokens.
   int window_rewind = 256;
+  /// Recurrent layers keep the states before the last state_rewind items with logits, of all sequences
+  /// together. So these items can be removed again, as after a wrong draft. Each kept state takes the memory
+  /// of a running state. 0 to 4096.
+  int state_rewind = 0;
   /// Whether steps sum up squared inputs of the model's matrices (Context::column_sums). Other results do not
   /// change.
   bool sum_columns = false;

@@ -41,7 +41,8 @@ struct CellRun {
 /// In models with recurrent layers (ModelInfo::recurrent) a sequence has one state for all its tokens. It can
 /// be removed and copied only as a whole; other ranges, shift() and divide() throw Error kUnsupported. To
 /// return to an earlier state, copy the sequence before you extend it. The copy shares the state until one of
-/// the two is extended.
+/// the two is extended. The last items with logits can be removed again, and the tokens before them can be
+/// copied, if their states are kept (ContextParams::state_rewind).
 ///
 /// Layers with sliding-window attention drop old tokens (ContextParams::window_rewind). An operation after
 /// which a sequence would need dropped tokens throws Error kUnsupported and changes nothing. Examples are
@@ -83,7 +84,8 @@ class KvCache {
   /// Whether remove(seq, pos) is possible, so that the sequence can continue at `pos`.
   bool can_cut(SeqId seq, Pos pos) const;
   bool cuts_anywhere() const;  ///< Whether can_cut() is true for all positions, in any sequence.
-  /// Whether tokens of the last batch can be removed again, as wrong drafts are.
+  /// Whether tokens of the last batch can be removed again, as wrong drafts are. With recurrent layers these
+  /// are at most ContextParams::state_rewind items with logits.
   bool cuts_back() const;
   bool can_shift() const;  ///< Whether shift() and divide() are supported by the model.
   /// Why the model does not support forget(). Empty: it does.

@@ -147,6 +147,7 @@ std::span<const Field<ContextParams>> context_fields() {
       Field<C>{"v_type", [](C& params, nb::handle value) { params.v_type = cache_type("v_type", value); }},
       field<&C::rotate_cache>("rotate_cache"),
       field<&C::window_rewind>("window_rewind"),
+      field<&C::state_rewind>("state_rewind"),
       Field<C>{"use_adapters", [](C& params, nb::handle value) { params.adapters = adapter_uses(value); }},
   };
   return kFields;

@@ -91,6 +91,7 @@ class ContextOptions(TypedDict, total=False):
     v_type: Annotated[CacheType, About("The type of cached values.", default="'auto'")]
     rotate_cache: Annotated[bool, About("Rotates keys and values of quantised caches, which lowers their error.")]
     window_rewind: Annotated[int, About("Tokens that a sequence with sliding windows can be rolled back by; -1: any number.", -1)]
+    state_rewind: Annotated[int, About("States that recurrent layers keep, so that as many last tokens with logits can be removed again.", 0, 4096, default="0; enough for drafts with `speculation`")]
     use_adapters: Annotated[AdapterUses, About("Pairs (index in `adapters`, scale) of the adapters to apply.", default="all, at 1")]
 
 

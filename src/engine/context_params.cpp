@@ -78,6 +78,9 @@ ContextParams fill_in(ContextParams p, const ModelInfo& info, CacheType cache, b
   p.n_outputs = std::min(checked("the number of outputs", p.n_outputs, kMaxBatchStep), p.n_ubatch);
   check_threads(p.n_threads);
   if (p.window_rewind < -1) refuse("window_rewind must be -1 or more");
+  if (p.state_rewind < 0 || p.state_rewind > kMaxSequences)
+    refuse("state_rewind is " + std::to_string(p.state_rewind) + ", expected 0 to " +
+           std::to_string(kMaxSequences));
   if (p.n_best == -1) p.n_best = finds_best ? std::min(kDefaultBest, info.n_vocab) : 0;
   if (p.n_best != 0 && !finds_best)
     refuse(

@@ -18,7 +18,7 @@ model::GraphSizes graph_sizes(const ContextParams& params, DType k_type, DType v
           .n_moves = kMovesPerStep,
           .n_extents = extents_of(n_pages),
           .n_hidden = kMaxHidden + 1,
-          .n_slots = kv::StateSlots::n_slots_for(params.n_sequences),
+          .n_slots = kv::StateSlots::n_slots_for(params.n_sequences, params.state_rewind),
           .window_rewind = params.window_rewind,
           .n_source = params.n_source,
           .max_positions = params.n_ctx,

@@ -40,7 +40,8 @@ Memories::Memories(const model::ModelGraph& graph, const Bindings& bindings, con
   }
   if (!graph.running_states.empty()) {
     all_.push_back(std::make_unique<kv::StateMemory>(
-        sequences, kv::StateMemory::Inputs{words(graph.state_from), words(graph.state_to)}));
+        sequences, params.state_rewind,
+        kv::StateMemory::Inputs{words(graph.state_from), words(graph.state_to)}));
     running_ = all_.back().get();
   }
 }

@@ -47,7 +47,8 @@ class SequenceMemory {
 
   // --- What was done
 
-  virtual void removed(SeqId /*seq*/) {}
+  /// Tokens from `begin` on were removed, if there were any; later tokens may remain.
+  virtual void removed(SeqId /*seq*/, Pos /*begin*/) {}
   virtual void copied(SeqId /*from*/, SeqId /*to*/, Pos /*begin*/, Pos /*end*/) {}
   /// Moves were logged. Only one memory of a context may follow them.
   virtual void follow(MoveLog& /*moves*/) {}
@@ -55,8 +56,9 @@ class SequenceMemory {
   // --- A batch: begin_batch(), add() for each item in order; ubatches; end_batch()
 
   virtual void begin_batch() = 0;
-  /// An item, before it is taken, for its sequence and others. Null, or the batch cannot be computed.
-  virtual Refusal add(const SeqPos& at, std::span<const SeqId> shared_with) = 0;
+  /// An item, before it is taken, for its sequence and others. Items with `logits` may be drafts, which are
+  /// removed again if they are wrong. Null, or the batch cannot be computed.
+  virtual Refusal add(const SeqPos& at, std::span<const SeqId> shared_with, bool logits) = 0;
   /// Before a ubatch is placed.
   virtual void begin_ubatch() {}
   /// A token of the ubatch goes there, after the moves so far.

@@ -14,15 +14,21 @@ bool StateMemory::has_nothing(SeqId seq, Pos begin, Pos end) const {
   return is_empty(seq) || end <= sequences_.min_pos(seq) || begin >= sequences_.next_pos(seq) || begin >= end;
 }
 
+bool StateMemory::has_kept(SeqId seq, Pos begin, Pos end) const {
+  return !is_empty(seq) && begin <= sequences_.min_pos(seq) && slots_.keeps(seq, end);
+}
+
 Refusal StateMemory::why_not_remove(SeqId seq, Pos begin, Pos end) const {
   if (has_all(seq, begin, end) || has_nothing(seq, begin, end)) return nullptr;
-  return "this model has recurrent layers, whose state stands for the whole text; "
-         "remove all of it, or go back to a copy made before";
+  if (end >= sequences_.next_pos(seq) && slots_.keeps(seq, begin)) return nullptr;
+  return "this model has recurrent layers, whose state stands for the whole text, and the state there is not "
+         "kept (state_rewind); remove all of it, or go back to a copy made before";
 }
 
 Refusal StateMemory::why_not_copy(SeqId from, SeqId to, Pos begin, Pos end) const {
   if (has_nothing(from, begin, end) && has_nothing(to, begin, end)) return nullptr;
-  if ((is_empty(from) || has_all(from, begin, end)) && (is_empty(to) || has_all(to, begin, end)))
+  if ((is_empty(from) || has_all(from, begin, end) || has_kept(from, begin, end)) &&
+      (is_empty(to) || has_all(to, begin, end)))
     return nullptr;
   return "this model has recurrent layers, whose state stands for the whole text: "
          "a part of it can neither be copied nor replaced; copy all of it";
@@ -42,15 +48,25 @@ Refusal StateMemory::why_not_take(SeqId seq, Pos pos) const {
   return "it is before the end of the text; this model has recurrent layers, which read text in order";
 }
 
-void StateMemory::removed(SeqId seq) {
-  if (is_empty(seq)) slots_.remove(seq);
+void StateMemory::removed(SeqId seq, Pos begin) {
+  const Pos next = sequences_.next_pos(seq);
+  if (next == 0) {
+    slots_.remove(seq);
+  } else if (begin < next) {  // The later tokens move up.
+    slots_.drop_kept(seq);
+  } else if (const Pos kept = slots_.first_kept(seq, next); kept >= 0) {
+    slots_.copy_kept(seq, seq, kept);
+  }
 }
 
 void StateMemory::copied(SeqId from, SeqId to, Pos begin, Pos end) {
+  if (from == to) return;
   if (is_empty(to)) {
     slots_.remove(to);
   } else if (has_all(from, begin, end)) {
     slots_.copy(from, to);
+  } else if (has_kept(from, begin, end)) {
+    slots_.copy_kept(from, to, end);
   }
 }
 
@@ -59,13 +75,13 @@ void StateMemory::begin_batch() {
   steps_.clear();
 }
 
-Refusal StateMemory::add(const SeqPos& at, std::span<const SeqId> shared_with) {
+Refusal StateMemory::add(const SeqPos& at, std::span<const SeqId> shared_with, bool logits) {
   for (const SeqId other : shared_with)
     if (!slots_.same_text(at.seq, other))
       return "it is shared by sequences whose earlier tokens are not shared; "
              "this model has recurrent layers: add it to each";
   steps_.push_back({});
-  steps_.back() = slots_.step(at.seq, shared_with);
+  steps_.back() = slots_.step(at.seq, shared_with, logits ? at.pos : -1);
   return nullptr;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // The memory of recurrent layers: slots of running states. Inputs of a step give the slot that each token
 // starts from and the slot for its state. Tokens are read in order. Sequences are removed and copied only as
-// a whole.
+// a whole, or up to a token whose state before it is kept (StateSlots).
 #include "kv/sequence_memory.h"
 #include "kv/state_slots.h"
 
@@ -13,9 +13,9 @@ class StateMemory final : public SequenceMemory {
   struct Inputs {
     std::span<std::int32_t> from, to;
   };
-  /// `sequences` must outlive it.
-  StateMemory(const Sequences& sequences, const Inputs& inputs)
-      : sequences_(sequences), slots_(sequences.n_sequences()), inputs_(inputs) {}
+  /// `sequences` must outlive it. The states before the last `rewind` items with logits are kept.
+  StateMemory(const Sequences& sequences, int rewind, const Inputs& inputs)
+      : sequences_(sequences), rewind_(rewind), slots_(sequences.n_sequences(), rewind), inputs_(inputs) {}
 
   Refusal why_not_remove(SeqId seq, Pos begin, Pos end) const override;
   Refusal why_not_copy(SeqId from, SeqId to, Pos begin, Pos end) const override;
@@ -23,13 +23,13 @@ class StateMemory final : public SequenceMemory {
   Refusal why_not_divide(SeqId seq, Pos begin, Pos end, int divisor) const override;
   Refusal why_not_take(SeqId seq, Pos pos) const override;
   bool shifts() const override { return false; }
-  bool cuts_back() const override { return false; }
+  bool cuts_back() const override { return rewind_ > 0; }
 
-  void removed(SeqId seq) override;
+  void removed(SeqId seq, Pos begin) override;
   void copied(SeqId from, SeqId to, Pos begin, Pos end) override;
 
   void begin_batch() override;
-  Refusal add(const SeqPos& at, std::span<const SeqId> shared_with) override;
+  Refusal add(const SeqPos& at, std::span<const SeqId> shared_with, bool logits) override;
   void bind(const PlacedItems& items) override;
   void end_batch(bool computed) override;
 
@@ -46,8 +46,11 @@ class StateMemory final : public SequenceMemory {
   /// Whether the range has all of a sequence that is not empty, or nothing of it.
   bool has_all(SeqId seq, Pos begin, Pos end) const;
   bool has_nothing(SeqId seq, Pos begin, Pos end) const;
+  /// Whether the range is a prefix of a sequence, and the state at its end is kept.
+  bool has_kept(SeqId seq, Pos begin, Pos end) const;
 
   const Sequences& sequences_;
+  const int rewind_;
   StateSlots slots_;
   const Inputs inputs_;
   std::vector<StateSlots::Step> steps_;  // By item of the batch.

@@ -38,7 +38,7 @@ void WindowMemory::begin_batch() {
   ++n_batches_;
 }
 
-Refusal WindowMemory::add(const SeqPos& at, std::span<const SeqId> shared_with) {
+Refusal WindowMemory::add(const SeqPos& at, std::span<const SeqId> shared_with, bool /*logits*/) {
   const auto begin = [&](SeqId seq) {
     if (std::exchange(seen_in_[to_size(seq)], n_batches_) != n_batches_) pages_.begin_batch(seq, at.pos);
   };

@@ -27,7 +27,7 @@ class WindowMemory final : public SequenceMemory {
   void follow(MoveLog& moves) override { pages_.follow(moves); }
 
   void begin_batch() override;
-  Refusal add(const SeqPos& at, std::span<const SeqId> shared_with) override;
+  Refusal add(const SeqPos& at, std::span<const SeqId> shared_with, bool logits) override;
   void begin_ubatch() override { pages_.evict_now_and_then(); }
   void store(std::int32_t cell) override { pages_.store(cell); }
   void bind(const PlacedItems& items) override;

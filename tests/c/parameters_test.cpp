@@ -359,7 +359,8 @@ TEST(CParameters, OfBatchersAndContextsActOrAreRefused) {
         refused(&C::adapters, &use).with([](C& p) { p.n_adapters = 1; }),
         refused(&C::n_adapters, std::size_t{1}), refused(&C::window_rewind, -2),
         unseen(&C::shares_with, "the same results in less memory (test_context.c)"),
-        refused(&C::n_source, -1), unseen(&C::rotate_cache, "of quantised caches (test_context.c)")},
+        refused(&C::n_source, -1), unseen(&C::rotate_cache, "of quantised caches (test_context.c)"),
+        refused(&C::state_rewind, std::int64_t{1} << 32)},
        small(), info_of);
 
   using E = weft_embedder_params;

@@ -327,7 +327,8 @@ TEST(Parameters, OfContextsActOrAreRefused) {
         refused(&P::n_source, -1), both(&P::n_outputs, 4, -1), refused(&P::n_threads, -1),
         both(&P::n_best, 3, -2), both(&P::k_type, CacheType::kQ8_0, static_cast<CacheType>(10)),
         both(&P::v_type, CacheType::kF32, static_cast<CacheType>(10)), acts(&P::rotate_cache, false),
-        refused(&P::window_rewind, -2), acts(&P::sum_columns, true), refused(&P::adapters, {{0, 1.0f}})},
+        refused(&P::window_rewind, -2), refused(&P::state_rewind, -1), acts(&P::sum_columns, true),
+        refused(&P::adapters, {{0, 1.0f}})},
        start, result);
   // Those that only some models have a use for.
   const auto rewound = [](int n) {

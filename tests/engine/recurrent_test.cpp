@@ -117,7 +117,8 @@ TEST_P(RecurrentModels, ForgetPositionsAndKeepTheirState) {
   ASSERT_TRUE(context.cache().forget(0, 2, 10));
   EXPECT_EQ(context.cache().next_pos(0), 10);
   EXPECT_EQ(context.cache().next_pos(1), 20);
-  const bool is_pure = std::string(GetParam()).starts_with("mamba");
+  const std::string family = GetParam();
+  const bool is_pure = family.starts_with("mamba") || family.starts_with("rwkv");
   EXPECT_EQ(as_expected(all_logits(context, text(20, 28), 5), 20), is_pure);
   EXPECT_TRUE(as_expected(all_logits(context, text(20, 28), 5, 1), 20));
   for (const auto& [begin, n] : {std::pair{-1, 2}, {3, 0}, {3, 35}, {37, 1}})
@@ -211,8 +212,72 @@ TEST_P(RecurrentModels, StatesCarryTheRunningStates) {
   EXPECT_TRUE(other.cache().consistent());
 }
 
+// Wrong drafts, at each place of a batch. Another sequence decodes in the same steps.
+TEST_P(RecurrentModels, TheLastItemsWithLogitsCanBeRemoved) {
+  constexpr int kDrafts = 5;
+  for (int right = 0; right <= kDrafts; ++right) {
+    Context context(model, {.n_ctx = 128, .n_sequences = 3, .state_rewind = kDrafts + 2});
+    EXPECT_TRUE(context.cache().cuts_back());
+    EXPECT_FALSE(context.cache().cuts_anywhere());
+    all_logits(context, text(0, 20), 20);
+    all_logits(context, text(0, 9), 9, 1);
+    Batch batch;
+    for (int i = 0; i <= kDrafts; ++i) {
+      const Token token = tokens[static_cast<std::size_t>(20 + i)];
+      batch.add(i <= right ? token : (token + 1) % n_vocab, 0, {.logits = true});
+    }
+    batch.add(tokens[9], 1, {.logits = true});
+    ASSERT_EQ(context.decode(batch), DecodeStatus::kOk);
+    for (int i = 0; i <= right; ++i)
+      EXPECT_TRUE(as_expected(context.logits(i), static_cast<std::size_t>(20 + i))) << i;
+    EXPECT_TRUE(as_expected(context.logits(kDrafts + 1), 9));
+    const Pos end = 21 + right;
+    EXPECT_TRUE(context.cache().can_cut(0, end));
+    EXPECT_FALSE(context.cache().can_cut(0, 19));
+    // A copy of the right part, before and after the rest is removed.
+    ASSERT_TRUE(context.cache().copy(0, 2, 0, end));
+    EXPECT_EQ(context.cache().next_pos(2), end);
+    context.cache().remove(0, end);
+    EXPECT_EQ(context.cache().next_pos(0), end);
+    EXPECT_TRUE(context.cache().consistent());
+    const auto rest = static_cast<std::size_t>(48 - end);
+    EXPECT_TRUE(as_expected(all_logits(context, text(48 - rest, rest), 3, 2), 48 - rest)) << right;
+    EXPECT_TRUE(as_expected(all_logits(context, text(48 - rest, rest), 5, 0), 48 - rest)) << right;
+    EXPECT_TRUE(as_expected(all_logits(context, text(10, 20), 4, 1), 10));
+    EXPECT_TRUE(context.cache().consistent());
+  }
+}
+
+// As a draft model computes its drafts: each token in a step of its own.
+TEST_P(RecurrentModels, ItemsOfEarlierBatchesCanBeRemoved) {
+  Context context(model, {.n_ctx = 128, .n_sequences = 2, .state_rewind = 4});
+  all_logits(context, text(0, 20), 20);
+  for (int i = 0; i < 4; ++i) all_logits(context, text(7, 1), 1);
+  ASSERT_TRUE(context.cache().can_cut(0, 20));
+  context.cache().remove(0, 22);
+  context.cache().remove(0, 20);
+  EXPECT_TRUE(as_expected(all_logits(context, text(20, 9), 1), 20));
+  // The four latest states are kept, of all sequences together.
+  EXPECT_FALSE(context.cache().can_cut(0, 24));
+  EXPECT_TRUE(context.cache().can_cut(0, 25));
+  all_logits(context, text(0, 3), 1, 1);
+  EXPECT_FALSE(context.cache().can_cut(0, 26));
+  EXPECT_TRUE(context.cache().can_cut(0, 27));
+  EXPECT_TRUE(context.cache().can_cut(1, 1));
+  // States of a cancelled batch are not kept, and none after a context shift: positions differ then.
+  context.cancel();
+  Batch batch;
+  for (int i = 0; i < 3; ++i) batch.add(tokens[7], 0, {.logits = true});
+  ASSERT_EQ(context.decode(batch), DecodeStatus::kCancelled);
+  context.cache().remove(0, 27);
+  EXPECT_TRUE(as_expected(all_logits(context, text(27, 9), 1), 27));
+  ASSERT_TRUE(context.cache().forget(0, 2, 10));
+  for (Pos pos = 1; pos < 26; ++pos) EXPECT_FALSE(context.cache().can_cut(0, pos)) << pos;
+  EXPECT_TRUE(context.cache().consistent());
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, RecurrentModels,
-                         testing::Values("mamba", "mamba2", "lfm2", "qwen35", "falcon-h1"),
+                         testing::Values("mamba", "mamba2", "lfm2", "qwen35", "falcon-h1", "rwkv7"),
                          test::name_of_family);
 
 }  // namespace

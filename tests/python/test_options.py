@@ -275,6 +275,15 @@ def can_cut(load, window_rewind):
     return context.can_cut(0, 20)
 
 
+def goes_back(load, state_rewind):
+    context = load(GOLDEN / "mamba2/model.gguf").context(n_ctx=64, state_rewind=state_rewind)
+    batch = weft.Batch()
+    for _ in range(2):
+        batch.add(5, logits=True)
+    context.decode(batch)
+    return context.can_cut(0, 1)
+
+
 def source(load, **given):
     return load(GOLDEN.parent / "golden_sources/flan-t5/model.gguf", **given).generate("hello world hello", max_tokens=1)
 
@@ -291,6 +300,7 @@ CONTEXT = {
     "v_type": lambda load: not np.array_equal(logits(load, v_type="f32"), logits(load, v_type="q8_0")),
     "rotate_cache": lambda load: not np.array_equal(*(logits(load, k_type="q4_0", rotate_cache=on) for on in (True, False))),
     "window_rewind": lambda load: [can_cut(load, n) for n in (-1, 0)] == [True, False],
+    "state_rewind": lambda load: [goes_back(load, n) for n in (0, 1)] == [False, True],
     "use_adapters": lambda load, adapter: not np.array_equal(*(logits(load, [adapter], use_adapters=uses) for uses in ([], [(0, 2.0)]))),
 }  # fmt: skip
 SERVICE = {
@@ -357,7 +367,7 @@ def test_model_options_have_an_effect(load, adapter_file, table, name):
 
 def test_options_of_an_engine_are_checked_when_the_model_is_made(load):
     wrong = WRONG | {"k_type": "banana", "v_type": "f8", "n_running": -3, "n_ctx": -1, "n_sequences": 0, "n_source": -1, "n_best": -2,
-                     "window_rewind": -2, "rotate_cache": 1, "use_adapters": [(0, 1.0)], "n_step_tokens": -1, "reuse_prefixes": 1, "speculation": "model",
+                     "window_rewind": -2, "state_rewind": -1, "rotate_cache": 1, "use_adapters": [(0, 1.0)], "n_step_tokens": -1, "reuse_prefixes": 1, "speculation": "model",
                      "n_draft": 65, "n_waiting": -1, "n_unread": 0, "n_snapshots": -1, "snapshot_bytes": -1, "cache_ram_bytes": -2,
                      "cache_disk": 5}  # fmt: skip
     assert wrong.keys() >= CONTEXT.keys() | SERVICE.keys()

@@ -113,7 +113,7 @@ void Context::Impl::begin_memories(const Batch& batch) {
   for (const auto& memory : cache.memories()) {
     memory->begin_batch();
     for (int i = 0; i < batch.size(); ++i)
-      if (const kv::Refusal why = memory->add(placer.at(i), batch.shared_with(i)))
+      if (const kv::Refusal why = memory->add(placer.at(i), batch.shared_with(i), batch[i].options.logits))
         throw Error(ErrorCode::kUnsupported,
                     "item " + std::to_string(i) + " of the batch cannot be computed: " + why);
   }

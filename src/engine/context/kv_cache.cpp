@@ -82,7 +82,7 @@ void KvCache::Impl::remove(SeqId seq, Pos begin, Pos end) {
   check_memories(memories_, seq, "cut off there",
                  [&](const auto& memory) { return memory.why_not_remove(seq, begin, end); });
   sequences_.remove(seq, begin, end);
-  for (const auto& memory : memories_) memory->removed(seq);
+  for (const auto& memory : memories_) memory->removed(seq, begin);
   if (sequences_.next_pos(seq) == 0) emptied(seq);
 }
 
@@ -126,7 +126,7 @@ void KvCache::Impl::keep(SeqId seq) {
   sequences_.keep(seq);
   for (SeqId other = 0; other < sequences_.n_sequences(); ++other) {
     if (other == seq) continue;
-    for (const auto& memory : memories_) memory->removed(other);
+    for (const auto& memory : memories_) memory->removed(other, 0);
     emptied(other);
   }
 }
@@ -171,7 +171,7 @@ bool KvCache::Impl::forget(SeqId seq, Pos begin, Pos n, const std::function<bool
   const Pos end = begin + n;
   if (!can_follow([&](const auto& memory) { return memory.why_not_remove(seq, begin, end); })) return false;
   sequences_.remove(seq, begin, end);
-  for (const auto& memory : memories_) memory->removed(seq);
+  for (const auto& memory : memories_) memory->removed(seq, begin);
   if (!can_follow([&](const auto& memory) { return memory.why_not_shift(seq, end, end_of(-1), -n); }))
     return false;
   while (!throwing_errors([&] { return sequences_.shift(seq, end, end_of(-1), -n); }))

@@ -339,7 +339,7 @@ bool States::restore(std::span<const std::byte> bytes, std::optional<SeqId> seq,
     // A memory without an entry for a sequence would keep its former contents.
     for (const kv::Snapshot::Text& text : state.snapshot.texts) {
       cache_.sequences().remove(text.seq, 0, kv::kEndOfPositions);
-      for (const auto& memory : cache_.memories()) memory->removed(text.seq);
+      for (const auto& memory : cache_.memories()) memory->removed(text.seq, 0);
       cache_.adapters().reset(text.seq);
       cache_.sources().remove(text.seq);
     }

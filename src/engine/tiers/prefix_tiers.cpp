@@ -65,7 +65,7 @@ base::Hash128 owner_of(const Context& context) {
 
 int max_cut_of(const Context& context) {
   if (context.cache().cuts_anywhere()) return -1;
-  return context.cache().cuts_back() ? std::max(context.params().window_rewind, 0) : 0;
+  return context.model().info().recurrent ? 0 : std::max(context.params().window_rewind, 0);
 }
 
 /// Ids of images and audio are valid in this process only, so what is stored ends before them.
