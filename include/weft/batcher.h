@@ -148,8 +148,8 @@ struct RequestParams {
   /// Tokens that may begin such a string are held back; others are final. If other tokens then take the place
   /// of held ones, and the string begins in a final one, the first token after it is banned. A completion
   /// discards at most as many tokens as it may generate, or 256 if that is less; then it ends with kLength.
-  /// Error kInvalidArgument for a model whose cache cannot go back (KvCache::cuts_back), and for a prompt
-  /// that ends with an image or audio.
+  /// Error kInvalidArgument for a model with recurrent layers, and for a prompt that ends with an image or
+  /// audio.
   std::vector<std::string> banned_strings = {};
   /// If not kNone, the request generates nothing. It returns the pooled embedding of its prompt
   /// (Output::embedding) and ends with kLength. For kMean the whole prompt is computed, even if a prefix is
@@ -194,8 +194,9 @@ struct RequestParams {
 };
 
 /// The drafter for speculative decoding. Constraints draft their forced tokens in addition
-/// (TokenConstraint::forced). Models with recurrent layers decode without drafts: their state cannot go back
-/// after a wrong one.
+/// (TokenConstraint::forced). Models with recurrent layers draft only in a context that keeps states to go
+/// back to after a wrong draft (ContextParams::state_rewind). The decoding completions of a step share these
+/// states evenly. Each needs one, and one more for each token of its draft.
 enum class Speculation : std::uint8_t {
   kNone,
   kNgram,  ///< N-gram lookup: the tokens that followed an earlier occurrence of the last tokens.
@@ -283,6 +284,13 @@ struct BatcherParams {
   /// (Context's second constructor).
   std::shared_ptr<Context> draft = nullptr;
 };
+
+/// ContextParams::state_rewind with which four completions at a time draft `n_draft` tokens each, of models
+/// with recurrent layers. If more of the `n_running` draft, their drafts are shorter.
+constexpr int state_rewind_for(int n_draft, int n_running) {
+  constexpr int kMostDrafting = 4;
+  return n_draft <= 0 ? 0 : (n_draft + 1) * (n_running < kMostDrafting ? n_running : kMostDrafting);
+}
 
 /// Counts since the batcher was made, and its current state.
 struct BatcherStats {
@@ -396,9 +404,9 @@ using BatcherPicture [[deprecated("use BatcherSnapshot")]] = BatcherSnapshot;
 /// refused, and nothing else may use the context. The constructor and the destructor remove all sequences.
 class Batcher {
  public:
-  /// Throws Error kInvalidArgument for wrong params, for a context that another batcher has, and for a draft
-  /// model with other tokens or with recurrent layers. Throws kUnsupported for a draft model where one of the
-  /// two is an encoder-decoder.
+  /// Throws Error kInvalidArgument for wrong params and for a context that another batcher has. It also
+  /// throws it for a draft model with other tokens, or whose cache cannot go back (KvCache::cuts_back).
+  /// Throws kUnsupported for a draft model where one of the two is an encoder-decoder.
   explicit Batcher(Context& context, const BatcherParams& params = {});
   ~Batcher();
   Batcher(const Batcher&) = delete;

@@ -90,7 +90,7 @@ class FaultyMemory : public testing::TestWithParam<const char*> {};
 TEST_P(FaultyMemory, EachAllocationMayFail) {
   if (!test::kCountsAllocations) GTEST_SKIP() << "sanitizers bring an operator new of their own";
   Day day(golden(GetParam()));
-  Context context(day.model, {.n_ctx = 96, .n_sequences = 4, .n_threads = 1});
+  Context context(day.model, {.n_ctx = 96, .n_sequences = 4, .n_threads = 1, .state_rewind = 16});
   bool failed = true;
   int n_errors = 0;
   long n = 1;

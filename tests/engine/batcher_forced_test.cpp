@@ -58,21 +58,37 @@ struct ForcedSetting {
   bool with_draft_model = false;
 };
 
+/// Enough for six streams.
+constexpr int kStates = 200;
+
 const ForcedSetting kForcedSettings[] = {
-    {"no drafter", {.n_ctx = 1024, .n_sequences = 8, .n_threads = 1}, {}, true},
-    {"always", {.n_ctx = 1024, .n_sequences = 8, .n_threads = 1}, {.adapt_drafts = false}, true},
-    {"few outputs", {.n_ctx = 1024, .n_sequences = 8, .n_outputs = 9, .n_threads = 1}, {}},
-    {"small steps", {.n_ctx = 1024, .n_sequences = 8, .n_ubatch = 5, .n_threads = 1}, {}},
-    {"a tiny cache", {.n_ctx = 192, .n_sequences = 8, .n_threads = 1}, {.adapt_drafts = false}},
-    {"windows only", {.n_ctx = 1024, .n_sequences = 8, .n_threads = 1, .window_rewind = 0}, {}, true},
+    {"no drafter", {.n_ctx = 1024, .n_sequences = 8, .n_threads = 1, .state_rewind = kStates}, {}, true},
+    {"always",
+     {.n_ctx = 1024, .n_sequences = 8, .n_threads = 1, .state_rewind = kStates},
+     {.adapt_drafts = false},
+     true},
+    {"few outputs",
+     {.n_ctx = 1024, .n_sequences = 8, .n_outputs = 9, .n_threads = 1, .state_rewind = kStates},
+     {}},
+    {"small steps",
+     {.n_ctx = 1024, .n_sequences = 8, .n_ubatch = 5, .n_threads = 1, .state_rewind = kStates},
+     {}},
+    {"a tiny cache",
+     {.n_ctx = 192, .n_sequences = 8, .n_threads = 1, .state_rewind = kStates},
+     {.adapt_drafts = false}},
+    {"windows only",
+     {.n_ctx = 1024, .n_sequences = 8, .n_threads = 1, .window_rewind = 0, .state_rewind = kStates},
+     {},
+     true},
     {"drafts from the text",
-     {.n_ctx = 1024, .n_sequences = 16, .n_threads = 1},
+     {.n_ctx = 1024, .n_sequences = 16, .n_threads = 1, .state_rewind = kStates},
      {.n_running = 4, .speculation = Speculation::kNgram, .adapt_drafts = false}},
     {"a draft model",
-     {.n_ctx = 1024, .n_sequences = 16, .n_threads = 1},
+     {.n_ctx = 1024, .n_sequences = 16, .n_threads = 1, .state_rewind = kStates},
      {.n_running = 4, .speculation = Speculation::kModel, .n_draft = 4, .adapt_drafts = false},
      false,
      true},
+    {"few states", {.n_ctx = 1024, .n_sequences = 8, .n_threads = 1, .state_rewind = 30}, {}},
 };
 
 struct ForcedServed {
@@ -118,7 +134,6 @@ TEST_P(ForcedTokens, ChangeNoTextAndSaveSteps) {
   const ForcedServed plain = serve(model, kForcedSettings[0], asks_that_tell(*model, Tells::kNothing));
   EXPECT_EQ(plain.stats.n_drafted_tokens, 0);
   for (const ForcedSetting& setting : kForcedSettings) {
-    if (setting.with_draft_model && model->info().recurrent) continue;
     for (const Tells tells : {Tells::kTruth, Tells::kLies, Tells::kNonsense, Tells::kThrows}) {
       const ForcedServed served = serve(model, setting, asks_that_tell(*model, tells));
       for (std::size_t i = 0; i < plain.results.size(); ++i)
@@ -126,7 +141,7 @@ TEST_P(ForcedTokens, ChangeNoTextAndSaveSteps) {
       if (setting.batcher.speculation != Speculation::kNone) continue;
       if (tells != Tells::kTruth) {
         EXPECT_EQ(served.stats.n_accepted_tokens, 0) << setting.name;
-      } else if (!model->info().recurrent) {
+      } else {
         EXPECT_GT(served.stats.n_accepted_tokens, 50) << setting.name;
         if (setting.is_plenty) {
           EXPECT_LT(served.stats.n_steps, plain.stats.n_steps / 2) << setting.name;

@@ -35,19 +35,23 @@ const Setting kSettings[] = {
     {"a tiny cache", {.n_ctx = 128, .n_sequences = 8}, {}},
     {"a tiny cache, nothing reused", {.n_ctx = 128, .n_sequences = 8}, {.reuse_prefixes = false}},
     {"more sequences than run", {.n_ctx = 512, .n_sequences = 12}, {.n_running = 3, .n_step_tokens = 20}},
-    {"drafts from the text", {.n_ctx = 2048, .n_sequences = 8}, {.speculation = Speculation::kNgram}},
+    {"drafts from the text",
+     {.n_ctx = 2048, .n_sequences = 8, .state_rewind = 40},
+     {.speculation = Speculation::kNgram}},
     {"trees from the text",
-     {.n_ctx = 2048, .n_sequences = 24},
+     {.n_ctx = 2048, .n_sequences = 24, .state_rewind = 78},
      {.n_running = 6, .speculation = Speculation::kNgram, .n_draft = 12, .adapt_drafts = false}},
     {"trees in a tiny cache",
-     {.n_ctx = 192, .n_sequences = 12},
+     {.n_ctx = 192, .n_sequences = 12, .state_rewind = 11},
      {.n_running = 5, .speculation = Speculation::kNgram, .n_draft = 5, .adapt_drafts = false}},
     {"windows only", {.n_ctx = 2048, .n_sequences = 8, .window_rewind = 0}, {}},
     {"windows only, small steps", {.n_ctx = 1024, .n_sequences = 12, .n_ubatch = 9, .window_rewind = 0}, {}},
     {"windows only, drafts",
      {.n_ctx = 300, .n_sequences = 8, .window_rewind = 0},
      {.speculation = Speculation::kNgram}},
-    {"drafts in a tiny cache", {.n_ctx = 128, .n_sequences = 8}, {.speculation = Speculation::kNgram}},
+    {"drafts in a tiny cache",
+     {.n_ctx = 128, .n_sequences = 8, .state_rewind = 40},
+     {.speculation = Speculation::kNgram}},
 };
 
 class BatcherEquality : public testing::TestWithParam<const char*> {};
@@ -92,12 +96,14 @@ INSTANTIATE_TEST_SUITE_P(Models, BatcherEquality,
                          testing::Values("llama", "gemma3", "qwen3moe", "gpt2", "mamba", "lfm2"),
                          [](const auto& tested) { return std::string(tested.param); });
 
-TEST(Batcher, ADraftModelChangesNothing) {
-  const auto model = golden("llama");
+class DraftModel : public testing::TestWithParam<const char*> {};
+
+TEST_P(DraftModel, ChangesNothing) {
+  const auto model = golden(GetParam());
   std::mt19937_64 random(3);
-  Context context(model, {.n_ctx = 2048, .n_sequences = 4});
-  const auto draft = std::make_shared<Context>(model, ContextParams{.n_ctx = 2048, .n_sequences = 4},
-                                               context);  // They take turns.
+  const ContextParams params = {.n_ctx = 2048, .n_sequences = 4, .state_rewind = state_rewind_for(4, 4)};
+  Context context(model, params);
+  const auto draft = std::make_shared<Context>(model, params, context);  // They take turns.
   Batcher batcher(context,
                   {.speculation = Speculation::kModel, .n_draft = 4, .n_draft_branches = 1, .draft = draft});
   Collector collector;
@@ -121,6 +127,9 @@ TEST(Batcher, ADraftModelChangesNothing) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Models, DraftModel, testing::Values("llama", "mamba2", "qwen35", "lfm2"),
+                         test::name_of_family);
 
 /// A sampled sequence takes the second most probable token now and then, so trees of the best two predict
 /// more of it.
@@ -633,10 +642,10 @@ TEST_P(TinyCaches, TenThousandRequests) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, TinyCaches,
-    testing::Values(TinyCache{"llama", {.n_ctx = 160, .n_sequences = 12, .n_threads = 1}, 40},
-                    TinyCache{
-                        "gemma3", {.n_ctx = 400, .n_sequences = 8, .n_threads = 1, .window_rewind = 0}, 160},
-                    TinyCache{"lfm2", {.n_ctx = 400, .n_sequences = 8, .n_threads = 1}, 160}),
+    testing::Values(
+        TinyCache{"llama", {.n_ctx = 160, .n_sequences = 12, .n_threads = 1}, 40},
+        TinyCache{"gemma3", {.n_ctx = 400, .n_sequences = 8, .n_threads = 1, .window_rewind = 0}, 160},
+        TinyCache{"lfm2", {.n_ctx = 400, .n_sequences = 8, .n_threads = 1, .state_rewind = 30}, 160}),
     [](const auto& tested) { return std::string(tested.param.model); });
 
 // --- Models whose sequences cannot be cut

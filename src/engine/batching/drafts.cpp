@@ -24,13 +24,6 @@ bool may_draft(const Stream& stream) {
          !stream.schedule.paused() && !stream.cached.lacks_source();
 }
 
-/// Tokens that a draft may have, so that it stays within what the stream may generate.
-int most_ahead(const Stream& stream) {
-  const int n = stream.request().max_text - static_cast<int>(stream.text().size());
-  const int n_predict = stream.params().n_predict;
-  return n_predict < 0 ? n : std::min(n, n_predict - stream.stats.n_generated - 1);
-}
-
 }  // namespace
 
 std::unique_ptr<Drafter> make_drafter(const BatcherParams& params, const Context& context) {
@@ -39,6 +32,14 @@ std::unique_ptr<Drafter> make_drafter(const BatcherParams& params, const Context
   if (params.speculation == Speculation::kModel)
     return make_model_drafter(*params.draft, context.model(), context.params().n_sequences);
   return nullptr;
+}
+
+int Drafts::most_ahead(const Stream& stream) const {
+  int n = stream.request().max_text - static_cast<int>(stream.text().size());
+  const int n_predict = stream.params().n_predict;
+  if (n_predict >= 0) n = std::min(n, n_predict - stream.stats.n_generated - 1);
+  // The state before the stream's last token is kept, too.
+  return recurrent_ ? std::min(n, n_states_ / std::max(n_decoding_, 1) - 1) : n;
 }
 
 void Drafts::add_step(double ms) { ms_to_try_ = std::min(ms_to_try_ + kShareToTry * ms, kMostToTry * ms); }
@@ -54,6 +55,8 @@ bool Drafts::tries(Stream& stream, const DraftTree& draft, const StepCost& cost)
 }
 
 int Drafts::write(std::span<const StreamPtr> streams, const StepCost& cost, bool allowed, int n_to_read) {
+  n_decoding_ = static_cast<int>(std::ranges::count_if(
+      streams, [](const auto& stream) { return goes_on(stream) && !stream->is_prefilling(); }));
   for (const auto& stream : streams) {
     stream->draft.clear();
     if (allowed && may_draft(*stream)) force(*stream, cost);
@@ -117,7 +120,8 @@ int Drafts::ask_drafter(std::span<const StreamPtr> streams, const StepCost& cost
       draft = &tail.draft;
       text = tail.text;
     }
-    odds.n_leaves = std::min(1 + n_spare, params_.n_draft_branches);
+    // Of a tree each branch would keep its own states.
+    odds.n_leaves = recurrent_ ? 1 : std::min(1 + n_spare, params_.n_draft_branches);
     odds.n_max = std::min(params_.n_draft, most_ahead(*stream) - stream->draft.n_forced());
     if (params_.adapt_drafts && !cost.known()) odds.n_max = std::min(odds.n_max, kOnFaith);
     if (odds.right < odds.least && tries(*stream, *draft, cost)) {

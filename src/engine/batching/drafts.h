@@ -23,7 +23,9 @@ class Drafts {
         drafter_(drafter),
         cache_(cache),
         n_vocab_(context.model().info().n_vocab),
-        can_go_back_(!context.model().info().recurrent) {}
+        can_go_back_(context.cache().cuts_back()),
+        recurrent_(context.model().info().recurrent),
+        n_states_(context.params().state_rewind) {}
 
   /// Reports a step's time. A share of it may be spent on trying drafts where they did not pay before.
   void add_step(double ms);
@@ -49,6 +51,9 @@ class Drafts {
     DraftTree draft;
   };
 
+  /// The most tokens of a stream's draft: no more than the stream may still generate. With recurrent layers
+  /// its share of the kept states bounds them, too.
+  int most_ahead(const Stream& stream) const;
   /// Begins a stream's draft with the tokens that its constraint forces.
   void force(Stream& stream, const StepCost& cost);
   int ask_drafter(std::span<const StreamPtr> streams, const StepCost& cost, int n_to_read);
@@ -60,6 +65,9 @@ class Drafts {
   PrefixCache& cache_;
   const int n_vocab_;
   const bool can_go_back_;
+  const bool recurrent_;
+  const int n_states_;  // ContextParams::state_rewind.
+  int n_decoding_ = 0;  // Streams of this step that share these states.
   std::vector<Token> forced_;
   std::vector<DraftJob> jobs_;
   std::vector<Tail> tails_;  // Of this step; jobs_ points into it.

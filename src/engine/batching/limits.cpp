@@ -94,11 +94,11 @@ void check_goes_back(std::span<const Token> prompt, const RequestParams& p, cons
     if (one.size() > BatcherLimits::kMaxBannedBytes)
       refuse("a banned string has " + base::counted(one.size(), "byte") + "; the limit is " +
              std::to_string(BatcherLimits::kMaxBannedBytes));
-  if (!context.cache().cuts_back())
+  // The state at the start of a banned string may no longer be kept. Then all tokens would be recomputed.
+  if (context.model().info().recurrent)
     refuse(
-        "banned_strings need a cache that can drop tokens, which models with recurrent layers lack; ban "
-        "tokens "
-        "with logit_bias instead");
+        "banned_strings need a cache that can drop any tokens, which models with recurrent layers lack; ban "
+        "tokens with logit_bias instead");
   if (prompt.back() < 0)
     refuse("banned_strings need a prompt that does not end with an image or audio; put text after it");
 }

@@ -264,17 +264,15 @@ void PrefixCache::evict_snapshot(const Stream& stream) {
 void PrefixCache::leave_snapshot(const Stream& stream) {
   const int n = stream.cached.n_computed();
   // The step of a prompt's end may have computed drafted tokens, too.
-  const bool has_more = context_.cache().next_pos(stream.cached.seq()) > n;
-  if (!wants_snapshot(stream, n) || (has_more && !context_.cache().can_cut(stream.cached.seq(), n))) return;
+  if (!wants_snapshot(stream, n) || !context_.cache().can_cut(stream.cached.seq(), n)) return;
   if (n_snapshots() >= max_snapshots_) evict_snapshot(stream);
   if (free_.empty() && !evict()) return;
   const SeqId seq = free_.back();
   broken_ = true;
-  const bool copied = context_.cache().copy(stream.cached.seq(), seq);
+  const bool copied = context_.cache().copy(stream.cached.seq(), seq, 0, n);
   broken_ = copied;
   if (!copied) return;
   free_.pop_back();
-  if (has_more) context_.cache().remove(seq, n);
   if (drafter_ != nullptr) drafter_->copy(stream.cached.seq(), seq, n);
   index_.append(seq, first(stream.text(), n), stream.origin());
   is_snapshot(seq) = true;

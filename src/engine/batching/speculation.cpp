@@ -266,7 +266,9 @@ std::unique_ptr<Drafter> make_model_drafter(Context& draft, const Model& model, 
     refuse("the draft model's context has " + base::counted(draft.params().n_sequences, "sequence") +
            ", the model's context has " + std::to_string(n_sequences) + "; give both the same number");
   if (!draft.cache().cuts_back())
-    refuse("the draft model cannot roll back rejected tokens; use one without recurrent layers");
+    refuse(
+        "the draft model has recurrent layers and its context keeps no states to go back to; set "
+        "ContextParams::state_rewind");
   const Tokenizer& own = draft.model().tokenizer();
   const Tokenizer& theirs = model.tokenizer();
   // Families pad their vocabularies to different sizes, which differ by up to this many tokens.
