@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""speculation.py WEFT [--repetitions N]: decoding with and without n-gram drafts, in turns, with the default model.
+"""speculation.py WEFT [-m MODEL] [--repetitions N]: decoding with and without n-gram drafts, in turns.
 
 Prints medians of tokens per second, of the CPU time of the whole process, and the accepted and all draft tokens. The
 tokens must be the same. On a busy machine CPU time is the steadier figure.
@@ -61,13 +61,15 @@ def run(weft: str, prompt: str, words: list[str]) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("weft")
+    parser.add_argument("-m", "--model", help="as of weft run (default: its default model)")
     parser.add_argument("--repetitions", type=int, default=7)
     options = parser.parse_args()
+    model = ["-m", options.model] if options.model else []
     for name, prompt, sampling in CASES:
         runs = {"none": [], "ngram": []}
         for i in range(options.repetitions):
             for kind in sorted(runs, reverse=i % 2 == 0):
-                runs[kind].append(run(options.weft, prompt, ["--spec-type", kind, *sampling]))
+                runs[kind].append(run(options.weft, prompt, [*model, "--spec-type", kind, *sampling]))
         assert len({tuple(r["tokens"]) for each in runs.values() for r in each}) == 1, "drafts have changed tokens"
         speed, cpu = ({kind: statistics.median(of(r) for r in each) for kind, each in runs.items()}
                       for of in (lambda r: r["timings"]["decode_tokens_per_second"], lambda r: r["cpu"]))  # fmt: skip

@@ -464,7 +464,7 @@ weft::Chat make_chat(const Model& model, const Talk& talk) {
 }
 
 int run(ChatOptions options) {
-  (void)speculation_of(options.speculation);
+  options.context.state_rewind = n_draft_states(options.speculation, 1);
   if (!options.system_file.empty()) {
     if (!options.system.empty())
       throw UsageError(

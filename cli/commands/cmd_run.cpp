@@ -304,8 +304,9 @@ void check_shift(const RequestParams& params, const Context& context) {
                             params.n_keep, room));
 }
 
-int run(const RunOptions& options) {
+int run(RunOptions options) {
   check(options);
+  options.context.state_rewind = n_draft_states(options.speculation, 1);
   const std::optional<Grammar> grammar = grammar_of(options.constraint);
   InterruptGuard interrupt;
   const LoadedModel loaded =

@@ -223,6 +223,7 @@ void check_sampling(const SamplingOptions& options, const Model& model) {
 
 server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, server::Trace* trace, Log& log) {
   options->model.chat_template = template_text(options->chat_template);
+  options->context.state_rewind = n_draft_states(options->speculation, options->n_parallel);
   server::PoolParams pool;
   pool.models = model_specs(*options);
   // With several models or adapters, requests must name the one they want.
@@ -265,7 +266,7 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
       ModelParams params = model_params(now, options->context, options->talk);
       params.progress = told;
       params.placement.n_ctx = own->cells;
-      params.placement.n_sequences = options->n_parallel + kKeptTexts;
+      params.placement.n_sequences = n_placed_sequences(options->context, options->n_parallel + kKeptTexts);
       params.placement.n_outputs = n_outputs(*options);
       if (options->context.n_ctx > 0 || again) {
         params.placement.n_ctx_min = 0;  // The length is given, or contexts already have it.
@@ -321,11 +322,7 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
       *n_others = others->count();
       model->reload(params_now(progress_again, true));
     };
-    if (model->info().recurrent && !model->info().encoder) {
-      if (asks_for_drafts(options->speculation))
-        log.write(LogLevel::kWarning, fmt::format("model '{}': {}", spec.name, kNoDraftsOfRecurrent));
-      served.service.batcher.speculation = Speculation::kNone;
-    } else if (!draft_path.empty() && !model->info().encoder) {
+    if (!draft_path.empty() && !model->info().encoder) {
       if (spec.path == default_path) {
         load_draft(*options, options_now(), draft_path, served);
       } else {

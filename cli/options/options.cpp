@@ -278,7 +278,7 @@ ModelParams model_params(const ModelOptions& options, const ContextOptions& cont
   const ContextParams expected = context_params(context, options);
   params.placement.n_ctx = expected.n_ctx;
   if (expected.n_ctx > 0) params.placement.n_ctx_min = 0;  // The user's length is kept.
-  params.placement.n_sequences = context.n_texts;
+  params.placement.n_sequences = n_placed_sequences(context, context.n_texts);
   params.placement.k_type = expected.k_type;
   params.placement.v_type = expected.v_type;
   params.placement.n_ubatch = expected.n_ubatch;
@@ -386,6 +386,7 @@ ContextParams context_params(const ContextOptions& options, const ModelOptions& 
   params.v_type = options.v_type;
   params.rotate_cache = options.rotate_cache;
   params.window_rewind = options.full_windows ? -1 : options.window_rewind;
+  params.state_rewind = options.state_rewind;
   params.adapters = usual_adapters(model.adapters);
   if (options.n_batch > 0 && options.n_ubatch == 0) {
     // llama.cpp has two sizes, and users often copy the first with its default of 2048. Here it is only an
@@ -395,6 +396,10 @@ ContextParams context_params(const ContextOptions& options, const ModelOptions& 
     params.n_ubatch = options.n_batch > 0 ? std::min(options.n_batch, options.n_ubatch) : options.n_ubatch;
   }
   return params;
+}
+
+int n_placed_sequences(const ContextOptions& options, int n_sequences) {
+  return n_sequences + (options.state_rewind + 1) / 2;
 }
 
 void add_sampling_options(CLI::App& app, SamplingOptions& options) {

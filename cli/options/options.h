@@ -90,6 +90,7 @@ struct ContextOptions {
   bool rotate_cache = true;
   int window_rewind = ContextParams{}.window_rewind;
   bool full_windows = false;
+  int state_rewind = 0;  ///< Not an option: drafts need it (n_draft_states).
 };
 /// Adds only the options of cache types and of their rotation.
 void add_cache_type_options(CLI::App& app, ContextOptions& options, const std::string& group);
@@ -98,6 +99,9 @@ void add_context_options(CLI::App& app, ContextOptions& options);
 CacheType parse_cache_type(const std::string& option, const std::string& text);
 std::string to_string(CacheType type);
 ContextParams context_params(const ContextOptions& options, const ModelOptions& model);
+/// PlacementParams::n_sequences for a context of `n_sequences` that keeps the states of the options. Each
+/// sequence has two states, so two kept ones take the place of a sequence.
+int n_placed_sequences(const ContextOptions& options, int n_sequences);
 
 /// Throws Error kUnsupported if the model needs an encoder input, which the command does not have.
 void refuse_source(const Model& model, std::string_view command);

@@ -99,11 +99,6 @@ std::string why_no_draft_model(const SpeculationOptions& options) {
   return "--model-draft has no effect: " + why;
 }
 
-bool asks_for_drafts(const SpeculationOptions& options) {
-  return speculation_of(options) != Speculation::kNone &&
-         (options.type.value_or(Speculation::kNone) != Speculation::kNone || !options.model.empty());
-}
-
 Speculation speculation_of(const SpeculationOptions& options) {
   if (options.type == Speculation::kModel && options.model.empty())
     throw UsageError("--spec-type draft needs a draft model; name one with --model-draft");
@@ -145,13 +140,10 @@ std::shared_ptr<Context> load_draft(const SpeculationOptions& options, const Gen
                                     const Context& context, const InterruptGuard& interrupt) {
   if (const std::string why = why_no_draft_model(options); !why.empty())
     note(generation.talk, "weft: note: " + why);
-  if (const std::string why = why_no_drafts(options, context); !why.empty()) {
-    note(generation.talk, "weft: note: " + why);
-    return nullptr;
-  }
   if (speculation_of(options) != Speculation::kModel) return nullptr;
   ContextOptions expected = generation.context;
   if (options.n_ctx > 0) expected.n_ctx = options.n_ctx;
+  expected.state_rewind = context.params().state_rewind;
   const LoadedModel loaded =
       load_model(draft_model_options(options, generation.model), generation.talk, interrupt, expected);
   return std::make_shared<Context>(loaded.model, draft_context_params(options, context.params()), context);
@@ -163,11 +155,8 @@ int n_branch_sequences(const SpeculationOptions& options, const Model& model) {
                                                                          : 0;
 }
 
-std::string why_no_drafts(const SpeculationOptions& options, const Context& context) {
-  if (!asks_for_drafts(options) || context.cache().cuts_back()) return "";
-  return context.model().info().recurrent
-             ? std::string(kNoDraftsOfRecurrent)
-             : "the model decodes without drafts: its sliding windows cannot go back; raise --window-rewind";
+int n_draft_states(const SpeculationOptions& options, int n_running) {
+  return speculation_of(options) == Speculation::kNone ? 0 : state_rewind_for(options.n_draft, n_running);
 }
 
 }  // namespace weft::cli

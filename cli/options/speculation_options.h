@@ -14,10 +14,6 @@
 
 namespace weft::cli {
 
-/// Why a recurrent model decodes without drafts.
-inline constexpr std::string_view kNoDraftsOfRecurrent =
-    "the model decodes without drafts: it has recurrent layers, whose state cannot go back";
-
 struct SpeculationOptions {
   std::optional<Speculation> type;  ///< Nothing: kModel with a draft model, else the default.
   int n_draft = BatcherParams{}.n_draft;
@@ -29,8 +25,6 @@ void add_speculation_options(CLI::App& app, SpeculationOptions& options);
 
 /// Why the draft model that the options name is not used; "": it is, or there is none.
 std::string why_no_draft_model(const SpeculationOptions& options);
-/// Whether the options ask for drafts, which are the default.
-bool asks_for_drafts(const SpeculationOptions& options);
 /// Throws UsageError if the options contradict each other.
 Speculation speculation_of(const SpeculationOptions& options);
 /// Parameters of a batcher with these drafts.
@@ -40,14 +34,12 @@ ModelOptions draft_model_options(const SpeculationOptions& options, const ModelO
 /// The parameters of the draft model's context, made from the parameters `model` of the model's context.
 ContextParams draft_context_params(const SpeculationOptions& options, const ContextParams& model);
 /// Loads the draft model, if the options have one, with a context that takes turns with `context`. Notes on
-/// stderr if the options ask for drafts and the model decodes without them, or name a draft model without
-/// use.
+/// stderr if the options name a draft model without use.
 std::shared_ptr<Context> load_draft(const SpeculationOptions& options, const GenerationOptions& generation,
                                     const Context& context, const InterruptGuard& interrupt);
-/// Why the model decodes without drafts that the options ask for; "": it does not.
-std::string why_no_drafts(const SpeculationOptions& options, const Context& context);
-/// Sequences for the branches of one completion's drafts. 0 if the model decodes without drafts, or if each
-/// sequence would take memory.
+/// ContextParams::state_rewind for the drafts of `n_running` completions at a time.
+int n_draft_states(const SpeculationOptions& options, int n_running);
+/// Sequences for the branches of one completion's drafts. 0 if its drafts have no branches.
 int n_branch_sequences(const SpeculationOptions& options, const Model& model);
 
 }  // namespace weft::cli

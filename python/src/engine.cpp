@@ -140,15 +140,20 @@ class Notes {
 
 class Engine {
  public:
-  Engine(ModelPtr model, const ContextParams& context, ServiceParams params, const ModelPtr& draft,
+  Engine(ModelPtr model, ContextParams context, ServiceParams params, const ModelPtr& draft,
          const std::shared_ptr<Notes>& notes)
       : model_(std::move(model)) {
-    if (draft != nullptr) {
-      params.batcher.draft = std::make_shared<Context>(
-          draft->model(), ContextParams{.n_ctx = context.n_ctx, .n_sequences = context.n_sequences});
-      params.batcher.speculation = Speculation::kModel;
-    }
-    params.batcher.tiers.on_note = [notes](const std::string& note) { notes->add(note); };
+    BatcherParams& batcher = params.batcher;
+    if (draft != nullptr) batcher.speculation = Speculation::kModel;
+    if (batcher.speculation != Speculation::kNone && context.state_rewind == 0)
+      context.state_rewind =
+          state_rewind_for(batcher.n_draft, batcher.n_running > 0 ? batcher.n_running : context.n_sequences);
+    if (draft != nullptr)
+      batcher.draft =
+          std::make_shared<Context>(draft->model(), ContextParams{.n_ctx = context.n_ctx,
+                                                                  .n_sequences = context.n_sequences,
+                                                                  .state_rewind = context.state_rewind});
+    batcher.tiers.on_note = [notes](const std::string& note) { notes->add(note); };
     service_ = std::make_unique<Service>(Context(model_->model(), context), params);
   }
   ~Engine() {
