@@ -124,6 +124,10 @@ class TokenConstraint {
   virtual bool allows_all(int /*n_ahead*/) { return false; }
 };
 
+/// The priority of requests in the background. They compute only in steps in which no other request has work.
+/// If others need their cells, they lose them. They fill at most half of the queue (BatcherLimits).
+inline constexpr int kBackgroundPriority = -(1 << 20);
+
 struct RequestParams {
   /// Images and audio in the prompt, in order (weft/media.h). With them nothing is drafted.
   std::vector<EmbeddedPart> parts = {};
@@ -167,7 +171,7 @@ struct RequestParams {
   /// effect for models whose sequences can be cut anywhere. Lengths outside of the prompt are ignored.
   std::vector<int> snapshot_at = {};
   /// Higher goes first. Waiting requests age, so that low priority never starves: one level counts as much as
-  /// being submitted 64 requests earlier.
+  /// being submitted 64 requests earlier. kBackgroundPriority or less: in the background.
   int priority = 0;
   // Deadlines in milliseconds from submit; 0: none. A completion that misses one ends with
   // StopReason::kTimeout. Its tokens so far were delivered.

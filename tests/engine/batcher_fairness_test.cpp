@@ -172,5 +172,114 @@ TEST(BatcherFairness, BlockedRequestsDoNotBlockOthers) {
   EXPECT_TRUE(collector(many, 69).done);
 }
 
+TEST(BatcherFairness, BackgroundRequestsComputeOnlyWhileOthersHaveNoWork) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 4096, .n_sequences = 8, .n_threads = 1});
+  Batcher batcher(context);
+  Collector collector;
+  const Ask slow{prompt_of(20, 1),
+                 {.sampler = {.temperature = 0.0f},
+                  .n_predict = 60,
+                  .ignore_end = true,
+                  .priority = kBackgroundPriority}};
+  const RequestId background = collector.submit(batcher, slow);
+  for (int i = 0; i < 5; ++i) batcher.step();
+  const std::size_t n_before = collector(background).tokens.size();
+  EXPECT_GT(n_before, 0u);
+  const RequestId waiting = collector.submit(batcher, {prompt_of(30, 2), slow.params});
+  const RequestId other =
+      collector.submit(batcher, {prompt_of(40, 3), {.n_predict = 20, .ignore_end = true}});
+  while (!collector(other).done) {
+    ASSERT_TRUE(batcher.step());
+    EXPECT_EQ(collector(background).tokens.size(), n_before);
+    EXPECT_TRUE(collector(waiting).tokens.empty());
+  }
+  EXPECT_EQ(batcher.stats().n_preempted, 0);  // It keeps its cells while there is room.
+  batcher.run();
+  EXPECT_EQ(collector(waiting).tokens.size(), 60u);
+  test::expect_same(collector(background), test::alone(model, slow), "after it has yielded");
+}
+
+TEST(BatcherFairness, BackgroundRequestsMakeRoomForOthers) {
+  const auto model = golden("llama");
+  for (const bool lacks_cells : {true, false}) {
+    Context context(model, {.n_ctx = lacks_cells ? 512 : 4096, .n_sequences = 8, .n_threads = 1});
+    Batcher batcher(context, {.n_running = lacks_cells ? 4 : 2});
+    Collector collector;
+    const RequestParams params{.sampler = {.temperature = 0.0f},
+                               .n_predict = 80,
+                               .ignore_end = true,
+                               .priority = kBackgroundPriority};
+    std::vector<RequestId> background;
+    for (Token i = 0; i < 2; ++i)
+      background.push_back(collector.submit(batcher, {prompt_of(100, i), params}));
+    while (collector(background[1]).tokens.empty()) batcher.step();
+    EXPECT_LE(steps_to_first_token(batcher, prompt_of(400, 9)), 3) << lacks_cells;
+    EXPECT_GT(batcher.stats().n_preempted, 0);
+    batcher.run();
+    for (Token i = 0; i < 2; ++i)
+      test::expect_same(collector(background[static_cast<std::size_t>(i)]),
+                        test::alone(model, {prompt_of(100, i), params}), "preempted");
+  }
+}
+
+TEST(BatcherFairness, BackgroundRequestsContinueWhileOthersArePaused) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 4096, .n_sequences = 8, .n_threads = 1});
+  Batcher batcher(context);
+  Collector collector;
+  const RequestId slow = collector.submit(batcher, {prompt_of(20, 1), {.n_predict = 40, .ignore_end = true}});
+  for (int i = 0; i < 3; ++i) batcher.step();
+  const RequestId background = collector.submit(
+      batcher, {prompt_of(20, 2), {.n_predict = 10, .ignore_end = true, .priority = kBackgroundPriority}});
+  batcher.pause(slow);
+  for (int i = 0; i < 12; ++i) batcher.step();
+  EXPECT_TRUE(collector(background).done);
+  batcher.resume(slow);
+  batcher.run();
+  EXPECT_TRUE(collector(slow).done);
+}
+
+TEST(BatcherFairness, BackgroundRequestsFillHalfOfTheQueue) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 1024, .n_sequences = 4, .n_threads = 1});
+  Batcher batcher(context, {.n_running = 1, .limits = {.n_waiting = 4}});
+  Collector collector;
+  const auto submit = [&](int priority) {
+    collector.submit(batcher, {prompt_of(5, 1), {.n_predict = 1, .priority = priority}});
+  };
+  for (int i = 0; i < 2; ++i) submit(kBackgroundPriority);
+  EXPECT_THROW(submit(kBackgroundPriority), OverloadedError);
+  for (int i = 0; i < 2; ++i) submit(0);
+  EXPECT_THROW(submit(0), OverloadedError);
+  batcher.run();
+}
+
+TEST(BatcherFairness, PromptsInTheBackgroundLeaveShortSteps) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 8192, .n_sequences = 4, .n_ubatch = 64, .n_threads = 1});
+  Batcher batcher(context, {.n_step_tokens = 4096, .max_step_ms = 1e-3});
+  Collector collector;
+  const RequestId background =
+      collector.submit(batcher, {prompt_of(3000, 1), {.n_predict = 1, .priority = kBackgroundPriority}});
+  for (int i = 0; i < 4; ++i) batcher.step();
+  EXPECT_FALSE(collector(background).done);
+  EXPECT_LE(batcher.stats().n_prompt_tokens, 4 * 64);
+  batcher.run();
+  EXPECT_TRUE(collector(background).done);
+}
+
+TEST(BatcherFairness, RequestsDoNotWaitForPrefixesInTheBackground) {
+  const auto model = golden("llama");
+  Context context(model, {.n_ctx = 8192, .n_sequences = 8, .n_ubatch = 64, .n_threads = 1});
+  Batcher batcher(context, {.max_step_ms = 1e-3});  // 16 tokens a step in the background, 64 otherwise.
+  Collector collector;
+  for (Token i = 0; i < 3; ++i)
+    collector.submit(batcher, {prompt_of(2000, i), {.n_predict = 1, .priority = kBackgroundPriority}});
+  for (int i = 0; i < 3; ++i) batcher.step();
+  EXPECT_LE(steps_to_first_token(batcher, prompt_of(2000, 2)), 2000 / 64 + 2);
+  batcher.run();
+}
+
 }  // namespace
 }  // namespace weft

@@ -103,7 +103,8 @@ inline Ask random_ask(const Model& model, std::mt19937_64& random, std::size_t m
   ask.params.sampler.temperature = random() % 2 == 0 ? 0.0f : 0.9f;
   ask.params.sampler.seed = random() % 1000;
   ask.params.n_predict = 1 + static_cast<int>(random() % static_cast<unsigned>(max_tokens));
-  ask.params.priority = static_cast<int>(random() % 3);
+  constexpr int kPriorities[] = {0, 1, kBackgroundPriority};
+  ask.params.priority = kPriorities[random() % 3];
   ask.params.ignore_end = random() % 2 == 0;
   return ask;
 }

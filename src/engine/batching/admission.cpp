@@ -47,6 +47,7 @@ std::int64_t n_needed(const Stream& stream, const PrefixCache::Match& match,
 }  // namespace
 
 void Admission::wait_again(const StreamPtr& stream) noexcept {
+  stream->schedule.set_yields(false);
   Queue::node_type entry = std::move(entries_.back());
   entries_.pop_back();
   entry.key() = stream->schedule.key();
@@ -58,17 +59,24 @@ void Admission::wait_again(const StreamPtr& stream) noexcept {
 bool Admission::admit(std::vector<StreamPtr>& running) {
   for (const StreamPtr& stream : running) stream->reset_stops();
   concerned_ = nullptr;
-  any_restoring_ = false;
+  any_restoring_ = lacks_room_ = false;
+  bool others_have_work = std::ranges::any_of(
+      running, [](const StreamPtr& stream) { return !stream->is_background() && goes_on(stream); });
   bool any_failed = false;
   int n_seen = 0, n_for_prefix = 0;
   std::vector<Stream*> passed;
   std::optional<int> n_cached;  // Cells that eviction could free; unset if not known.
   for (auto entry = waiting_.begin(); entry != waiting_.end() && n_seen < kMaxLookAhead;) {
-    if (static_cast<int>(running.size()) >= n_running_) break;
     const StreamPtr stream = entry->second;
-    if (!goes_on(stream) || stream->done()) {
+    const bool is_background = stream->is_background();
+    if (!goes_on(stream) || stream->done() || (is_background && others_have_work)) {
       ++entry;
       continue;
+    }
+    others_have_work = others_have_work || !is_background;
+    if (static_cast<int>(running.size()) >= n_running_) {
+      lacks_room_ = lacks_room_ || !is_background;
+      break;
     }
     PrefixCache::Match match = cache_.look_up(*stream);
     if (should_wait(*stream, match.n, running)) {
@@ -85,6 +93,7 @@ bool Admission::admit(std::vector<StreamPtr>& running) {
     }
     // A stream that would run alone is always admitted: it fits, or its own steps make room.
     if (!cache_.make_room(n_needed(*stream, match, running), match, running, n_cached) && !running.empty()) {
+      lacks_room_ = lacks_room_ || !is_background;
       if (stream->schedule.n_passed() >= kMaxPassed) break;
       passed.push_back(stream.get());
       ++entry;
@@ -127,6 +136,7 @@ bool Admission::should_wait(const Stream& stream, int n_cached, const std::vecto
   if (!cache_.shares(stream) || !stream.reuses_prefix()) return false;
   for (const StreamPtr& other : running) {
     if (!other->is_prefilling() || other->cached.shifted() || !goes_on(other)) continue;
+    if (other->is_background() && !stream.is_background()) continue;  // It may be computed late.
     if (other->origin() != stream.origin()) continue;
     const std::optional<int> n = n_in_common(*other, stream, n_cached + kWorthWaiting);
     if (!n) continue;

@@ -1,7 +1,8 @@
 #pragma once
 // The queue of waiting streams. Streams are admitted in the order of their rank while sequences and cells
 // last. A stream waits if a running one is just computing its prefix. If the first stream of the queue does
-// not fit, a limited number of later ones may pass it.
+// not fit, a limited number of later ones may pass it. Streams in the background are admitted only while no
+// other stream runs or waits.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -59,6 +60,8 @@ class Admission {
   bool admit(std::vector<StreamPtr>& running);
   /// Whether admit() has left a stream in the queue whose prefix is being restored.
   bool any_restoring() const { return any_restoring_; }
+  /// Whether a stream that is not in the background did not fit in the last admit().
+  bool lacks_room() const { return lacks_room_; }
   /// The stream that admit() was handling when it threw.
   const StreamPtr& concerned() const { return concerned_; }
 
@@ -75,6 +78,7 @@ class Admission {
   std::int64_t n_tokens_ = 0;
   StreamPtr concerned_;
   bool any_restoring_ = false;
+  bool lacks_room_ = false;
   std::vector<Queue::node_type> entries_;  // Queue nodes of running streams, reused by wait_again().
 };
 

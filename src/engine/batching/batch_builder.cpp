@@ -63,7 +63,7 @@ void BatchBuilder::add_drafts(StepBatch& batch) const {
 /// a long one. A part of the budget goes to the stream served longest ago.
 void BatchBuilder::add_prompts(StepBatch& batch, std::int64_t step, int n_read_by_drafter) {
   if (reading_.empty()) return;
-  const int budget = pace_.prompt_budget(batch.n_decoding);
+  const int budget = pace_.prompt_budget(batch.n_decoding, reading_.front()->is_background());
   int left = std::max(budget - n_read_by_drafter, 1);
   std::sort(reading_.begin(), reading_.end(), [](const Stream* a, const Stream* b) {
     return reads_before(*a, a->n_pending(), *b, b->n_pending());

@@ -22,7 +22,7 @@ using engine::StreamPtr;
 
 /// One level of priority counts as much as being submitted this many requests earlier.
 constexpr std::int64_t kRequestsPerPriority = 64;
-constexpr int kMaxPriority = 1 << 20;
+constexpr int kMaxPriority = -kBackgroundPriority;
 
 }  // namespace
 
@@ -39,17 +39,17 @@ Batcher::Impl::Impl(Context& context_in, const BatcherParams& params_in)
 
 RequestId Batcher::Impl::submit(std::span<const Token> prompt, RequestParams p) {
   engine::check_request(prompt, p, context, params.limits);
-  check_queue(prompt.size(), p.n);
+  check_queue(prompt.size(), p);
   return add({prompt.begin(), prompt.end()}, std::move(p));
 }
 
-void Batcher::Impl::check_queue(std::size_t n_prompt, int n_completions) {
-  const BatcherLimits& limits = params.limits;
+void Batcher::Impl::check_queue(std::size_t n_prompt, const RequestParams& of) {
+  const BatcherLimits limits = engine::limits_of(of, params.limits);
   if (limits.n_waiting > 0 || limits.n_waiting_tokens > 0) {
     try {
       engine::check_load({static_cast<std::int64_t>(live.queue().n_waiting()),
                           live.queue().n_waiting_tokens(), counters.ms_per_admission},
-                         n_prompt, n_completions, limits);
+                         n_prompt, of.n, limits);
     } catch (const OverloadedError&) {
       ++counters.n_rejected;
       throw;

@@ -28,7 +28,7 @@ struct Batcher::Impl {
 
   RequestId submit(std::span<const Token> prompt, RequestParams params);
   /// Throws OverloadedError if the queue has no room.
-  void check_queue(std::size_t n_prompt, int n_completions);
+  void check_queue(std::size_t n_prompt, const RequestParams& of);
   /// Adds a request that was checked (check_request).
   RequestId add(std::vector<Token> prompt, RequestParams params);
   std::shared_ptr<const engine::Request> make_request(std::vector<Token> prompt, RequestParams params) const;

@@ -21,7 +21,7 @@ constexpr int kMaxForced = 32;
 
 bool may_draft(const Stream& stream) {
   return stream.params().speculate && stream.n_pending() == 1 && !stream.is_pooled() &&
-         !stream.schedule.paused() && !stream.cached.lacks_source();
+         !stream.schedule.rests() && !stream.cached.lacks_source();
 }
 
 }  // namespace

@@ -12,6 +12,8 @@ namespace {
 /// ms.)
 constexpr int kLeastRows = 4;
 
+bool takes_part(const StreamPtr& stream) { return !stream->schedule.yields(); }
+
 /// A stream can be in flight if its next batch does not depend on results of the current one. Masks are made
 /// for one batch at a time.
 bool can_fly(const Stream& stream) {
@@ -25,18 +27,22 @@ bool can_fly(const Stream& stream) {
 Flights::Flights(BatchRunner& runner, int n_running) : runner_(runner) { turn_.reserve(to_size(n_running)); }
 
 std::size_t Flights::count_groups(std::span<const StreamPtr> running) const {
-  if (!std::ranges::all_of(running, [](const StreamPtr& stream) { return can_fly(*stream); })) return 1;
-  return std::clamp<std::size_t>(running.size() / kLeastRows, 1, to_size(runner_.n_at_once()));
+  const auto grounded = [](const StreamPtr& stream) { return takes_part(stream) && !can_fly(*stream); };
+  if (std::ranges::any_of(running, grounded)) return 1;
+  const auto n = to_size(std::ranges::count_if(running, takes_part));
+  return std::clamp<std::size_t>(n / kLeastRows, 1, to_size(runner_.n_at_once()));
 }
 
 void Flights::choose_turn(std::span<const StreamPtr> running) {
   turn_.clear();
   // Streams left out now take part in the next batches, so groups have equal sizes.
   const auto share = [](std::size_t n, std::size_t of) { return (n + of - 1) / of; };
-  const auto is_free = [](const StreamPtr& stream) { return stream->cached.n_in_flight() == 0; };
+  const auto is_free = [](const StreamPtr& stream) {
+    return takes_part(stream) && stream->cached.n_in_flight() == 0;
+  };
+  const auto n_parts = to_size(std::ranges::count_if(running, takes_part));
   const auto n_free = to_size(std::ranges::count_if(running, is_free));
-  const std::size_t n_most =
-      std::min(share(running.size(), n_groups_), share(n_free, n_groups_ - flights_.size()));
+  const std::size_t n_most = std::min(share(n_parts, n_groups_), share(n_free, n_groups_ - flights_.size()));
   for (const StreamPtr& stream : running)
     if (is_free(stream) && turn_.size() < n_most) turn_.push_back(stream);
 }

@@ -163,6 +163,13 @@ void check_request(std::span<const Token> prompt, const RequestParams& p, const 
   const Sampler checked(p.sampler, context.model().tokenizer());  // Throws for invalid parameters.
 }
 
+BatcherLimits limits_of(const RequestParams& params, BatcherLimits limits) {
+  if (params.priority > kBackgroundPriority) return limits;
+  limits.n_waiting = (limits.n_waiting + 1) / 2;  // 0, no limit, stays 0.
+  limits.n_waiting_tokens = (limits.n_waiting_tokens + 1) / 2;
+  return limits;
+}
+
 void check_load(const QueueLoad& load, std::size_t n_prompt, int n_completions, const BatcherLimits& limits) {
   const auto overloaded = [&](const std::string& what, double share_too_many) {
     // Unknown rate: suggest one second.

@@ -23,6 +23,8 @@ struct QueueLoad {
   std::int64_t n_waiting_tokens = 0;
   double ms_per_admission = 0.0;  ///< Mean time between two admissions; 0: not known.
 };
+/// The limits of the queue for such a request: those in the background may fill half of it.
+BatcherLimits limits_of(const RequestParams& params, BatcherLimits limits);
 /// Throws OverloadedError if the queue has no room for the request.
 void check_load(const QueueLoad& load, std::size_t n_prompt, int n_completions, const BatcherLimits& limits);
 

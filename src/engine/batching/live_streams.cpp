@@ -20,7 +20,8 @@ LiveStreams::LiveStreams(Context& context, const BatcherParams& params, PrefixCa
 }
 
 bool LiveStreams::any_goes_on() const {
-  return std::any_of(running_.begin(), running_.end(), goes_on) || queue_.any_of(goes_on);
+  const auto is_wanted = [](const StreamPtr& stream) { return !stream->schedule.paused(); };
+  return std::any_of(running_.begin(), running_.end(), is_wanted) || queue_.any_of(is_wanted);
 }
 
 std::optional<Clock::time_point> LiveStreams::next_deadline() const {
@@ -48,6 +49,34 @@ void LiveStreams::admit(std::int64_t step) {
   const auto now = Clock::now();
   for (std::size_t i = running_.size(); i-- > 0;)
     if (running_[i]->schedule.paused_for(max_pause_ms_, now)) preempt(running_[i]);
+  set_yields();
+  admit_waiting(step);
+  set_yields();
+}
+
+void LiveStreams::set_yields() {
+  const bool others_have_work = std::ranges::any_of(running_, [](const StreamPtr& stream) {
+    return !stream->is_background() && !stream->schedule.paused();
+  });
+  for (const StreamPtr& stream : running_)
+    stream->schedule.set_yields(others_have_work && stream->is_background());
+}
+
+bool LiveStreams::background_holds_room() const {
+  return queue_.lacks_room() &&
+         std::ranges::any_of(running_, [](const StreamPtr& stream) { return stream->is_background(); });
+}
+
+void LiveStreams::preempt_background() {
+  const auto goes_later = [](const StreamPtr& a, const StreamPtr& b) {
+    return a->is_background() != b->is_background() ? a->is_background() : b->goes_before(*a);
+  };
+  const auto last = std::min_element(running_.begin(), running_.end(), goes_later);
+  if (last != running_.end() && (*last)->is_background()) preempt(*last);
+}
+
+void LiveStreams::admit_waiting(std::int64_t step) {
+  const auto now = Clock::now();
   while (true) {
     const std::size_t n_before = running_.size();
     const bool any_failed = queue_.admit(running_);

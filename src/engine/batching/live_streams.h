@@ -41,8 +41,13 @@ class LiveStreams {
 
   /// Puts new streams into the queue. Strong exception guarantee.
   void wait(std::span<const StreamPtr> streams);
-  /// Preempts streams that were paused for too long, then admits waiting streams to step `step`.
+  /// Preempts streams that were paused for too long, then admits waiting streams to step `step`, and decides
+  /// whether running streams in the background yield.
   void admit(std::int64_t step);
+  /// Whether streams in the background hold what a waiting stream needs. preempt_background() preempts one of
+  /// them; no batch may be in flight.
+  bool background_holds_room() const;
+  void preempt_background();
 
   // --- Streams end
 
@@ -89,6 +94,8 @@ class LiveStreams {
   void set_concerned(StreamPtr stream) noexcept { concerned_ = std::move(stream); }
 
  private:
+  void admit_waiting(std::int64_t step);
+  void set_yields();
   void preempt(const StreamPtr& stream);
   bool preempt_youngest(const Stream* except);
   /// Statistics of the running streams from index `n_before` on.

@@ -39,6 +39,12 @@ class Schedule {
     return paused_since_ && ms_between(*paused_since_, now) >= ms;
   }
 
+  /// It runs in the background, and other running streams have work. LiveStreams decides it for each step.
+  bool yields() const { return yields_; }
+  void set_yields(bool yields) { yields_ = yields; }
+  /// It takes part in no step.
+  bool rests() const { return paused() || yields_; }
+
   /// Steps with this stream have failed. It runs alone until a step with it succeeds.
   bool is_suspect() const { return is_suspect_; }
   void set_suspect(bool is_suspect) { is_suspect_ = is_suspect; }
@@ -49,6 +55,7 @@ class Schedule {
   std::int64_t served_at_ = 0;
   Clock::time_point last_token_;
   std::optional<Clock::time_point> paused_since_;
+  bool yields_ = false;
   bool is_suspect_ = false;
 };
 

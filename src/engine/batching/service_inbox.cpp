@@ -16,7 +16,7 @@ void ServiceInbox::submit(Submission submission) {
     try {
       check_load({published_.n_waiting + n_new_, published_.n_waiting_tokens + n_new_tokens_,
                   published_.ms_per_admission},
-                 submission.prompt.size(), n, limits_);
+                 submission.prompt.size(), n, limits_of(submission.params, limits_));
     } catch (const OverloadedError&) {
       ++n_rejected_;
       throw;

@@ -19,8 +19,8 @@ constexpr double kLeastShare = 0.1;
 
 }  // namespace
 
-int StepPace::prompt_budget(int n_decoding) const {
-  if (n_decoding == 0) return n_step_tokens_;
+int StepPace::prompt_budget(int n_decoding, bool in_background) const {
+  if (n_decoding == 0 && !in_background) return n_step_tokens_;
   if (plain_ms_ == 0.0 && rows_ == 0.0) return std::max(std::min(n_step_tokens_, n_ubatch_) - n_decoding, 1);
   const double ms = std::max(max_step_ms_ - plain_ms_, plain_ms_);
   const double rows = ms / (rows_ > 0.0 ? prompt_ms() : kLikelyPromptMs);

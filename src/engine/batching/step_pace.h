@@ -18,8 +18,8 @@ class StepPace {
       : n_ubatch_(n_ubatch), n_step_tokens_(params.n_step_tokens), max_step_ms_(params.max_step_ms) {}
 
   /// Tokens of prompts that a step may compute in addition to `n_decoding` rows of sequences that decode; at
-  /// least 1.
-  int prompt_budget(int n_decoding) const;
+  /// least 1. `in_background`: other requests may come, so the step takes about max_step_ms at most.
+  int prompt_budget(int n_decoding, bool in_background = false) const;
   /// The next step should have no prompts: none of the last steps measured decoding alone.
   bool wants_plain_step() const { return n_mixed_ >= kMaxMixed; }
   /// Maximum tokens of a step whose first n_rows end a prompt: that stream waits for its first token from

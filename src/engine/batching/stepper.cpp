@@ -42,6 +42,11 @@ void Stepper::compute() {
   live_.drop_branches();  // Left over from a failed step.
   land(count_groups() - 1);
   live_.admit(number_);
+  while (live_.background_holds_room()) {
+    land();
+    live_.preempt_background();
+    live_.admit(number_);
+  }
   if (const std::vector<StreamPtr> full = live_.full(); !full.empty()) {
     land();
     live_.shift_or_end(full);

@@ -35,6 +35,7 @@ class Stream {
   const RequestParams& params() const { return request_->params; }
   int completion() const { return completion_; }
   const TextOrigin& origin() const { return request_->origin; }
+  bool is_background() const { return params().priority <= kBackgroundPriority; }
   bool goes_before(const Stream& other) const { return schedule.key() < other.schedule.key(); }
 
   // --- Tokens
@@ -180,7 +181,7 @@ class Stream {
 
 using StreamPtr = std::shared_ptr<Stream>;
 
-/// Whether its client has not paused it.
-inline bool goes_on(const StreamPtr& stream) { return !stream->schedule.paused(); }
+/// Whether it takes part in steps: its client has not paused it, and it does not yield to others.
+inline bool goes_on(const StreamPtr& stream) { return !stream->schedule.rests(); }
 
 }  // namespace weft::engine
