@@ -12,6 +12,8 @@ namespace weft::server {
 namespace {
 
 constexpr std::size_t kReadBytes = 64 << 10;
+/// Bytes of a body that a sink gets at once, at least.
+constexpr std::size_t kPieceBytes = 256 << 10;
 /// How long the server reads from a connection that it ends. Unread bytes would reset the connection, and the
 /// client would lose the response.
 constexpr auto kLinger = std::chrono::seconds(2);
@@ -36,7 +38,8 @@ Connection::Connection(Shared& shared, Socket socket, std::string refusal)
       refusal_(std::move(refusal)),
       peer_(peer_name(channel_.socket().native_handle())),
       peer_address_(peer_address(channel_.socket().native_handle())),
-      buffer_(shared.params.header_bytes + kReadBytes) {}
+      buffer_(shared.params.header_bytes + kReadBytes),
+      piece_taken_(channel_.socket().get_executor()) {}
 
 asio::awaitable<void> Connection::serve() {
   if (channel_.is_secure()) {
@@ -81,6 +84,7 @@ asio::awaitable<bool> Connection::shake_hands() {
 void Connection::cancel() {
   error_code ignored;
   channel_.socket().cancel(ignored);
+  piece_taken_.cancel();
 }
 
 void Connection::wake_if_idle() {
@@ -102,6 +106,7 @@ void Connection::lost() {
   set_busy(false);
   closing_ = true;
   channel_.close();
+  piece_taken_.cancel();
   if (!answer) return;
   answer->set_sender(nullptr);
   answer->gone();
@@ -142,7 +147,7 @@ asio::awaitable<bool> Connection::more() {
 asio::awaitable<bool> Connection::read_request() {
   parser_.emplace();
   parser_->header_limit(static_cast<std::uint32_t>(params().header_bytes));
-  parser_->body_limit(params().body_bytes);
+  parser_->body_limit(boost::none);  // limit_body() sets it.
   parser_->get().body().share = BodyShare(shared_.bodies);
   set_deadline(is_first_ ? params().first_timeout : params().idle_timeout);
   const bool has_head = co_await read_head();
@@ -174,7 +179,7 @@ asio::awaitable<bool> Connection::read_head() {
       buffer_.consume(parser_->put(buffer_.data(), error));
       if (!error) continue;
       if (error != http::error::need_more) {
-        refusal = refusal_of(error, params());
+        refusal = refusal_of(error, params(), params().body_bytes);
         break;
       }
     }
@@ -187,7 +192,10 @@ asio::awaitable<bool> Connection::read_head() {
   std::optional<Target> target = parse_target(text);
   if (!refusal) refusal = check_head(parser_->get(), target);
   if (target) note_head(std::move(*target));
-  if (!refusal) take_head();
+  if (!refusal) {
+    take_head();
+    refusal = limit_body();
+  }
   if (refusal) co_await refuse(std::move(*refusal));
   co_return !refusal;
 }
@@ -203,11 +211,15 @@ asio::awaitable<bool> Connection::read_body() {
   std::optional<Refusal> refusal;
   while (!parser_->is_done()) {
     error_code error;
+    if (request_.sink && parser_->get().body().text.size() >= kPieceBytes) {
+      const bool passed = co_await pass_piece();
+      if (!passed) co_return false;
+    }
     if (buffer_.size() > 0) {
       buffer_.consume(parser_->put(buffer_.data(), error));
       if (!error) continue;
       if (error != http::error::need_more) {
-        refusal = refusal_of(error, params());
+        refusal = refusal_of(error, params(), body_bytes_);
       } else if (buffer_.size() >= params().header_bytes) {
         refusal = Refusal{400, "malformed request: the line before a chunk is too long"};
       }
@@ -219,8 +231,49 @@ asio::awaitable<bool> Connection::read_body() {
     refusal = Refusal{408, "the request body took too long"};
     break;
   }
-  if (refusal) co_await refuse(std::move(*refusal));
-  co_return !refusal;
+  if (refusal) {
+    co_await refuse(std::move(*refusal));
+    co_return false;
+  }
+  const bool passed = co_await pass_piece();
+  co_return passed;
+}
+
+/// Finds the body's sink and its limit.
+std::optional<Refusal> Connection::limit_body() {
+  if (params().body_sink) call_guarded([&] { request_.sink = params().body_sink(request_); });
+  body_bytes_ = request_.sink ? request_.sink->max_bytes() : params().body_bytes;
+  parser_->body_limit(body_bytes_);
+  const auto length = parser_->content_length();
+  if (length && *length > body_bytes_) return body_too_large(body_bytes_);
+  return std::nullopt;
+}
+
+/// Passes the bytes that were read to the body's sink, if it has one, and waits until it has taken them.
+/// False if the server ends.
+asio::awaitable<bool> Connection::pass_piece() {
+  HeldBody::value_type& body = parser_->get().body();
+  if (request_.sink == nullptr || body.text.empty()) co_return true;
+  waits_for_sink_ = true;
+  deadline_ = Clock::time_point::max();  // The client does not wait for itself.
+  request_.sink->put(std::exchange(body.text, {}), [weak = weak_from_this(), mailbox = shared_.mailbox] {
+    mailbox->add([weak] {
+      if (const auto self = weak.lock()) self->take_up_reading();
+    });
+  });
+  while (waits_for_sink_ && channel_.socket().is_open()) {
+    piece_taken_.expires_at(Clock::time_point::max());
+    const auto waited = co_await piece_taken_.async_wait(kAwait);
+    (void)waited;
+  }
+  body.share = BodyShare(shared_.bodies);
+  set_deadline(params().body_timeout);
+  co_return channel_.socket().is_open();
+}
+
+void Connection::take_up_reading() {
+  waits_for_sink_ = false;
+  piece_taken_.cancel();
 }
 
 /// False where the client does not take it.

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <chrono>
@@ -61,6 +62,9 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   asio::awaitable<bool> read_request();
   asio::awaitable<bool> read_head();
   asio::awaitable<bool> read_body();
+  std::optional<Refusal> limit_body();
+  asio::awaitable<bool> pass_piece();
+  void take_up_reading();
   asio::awaitable<bool> write_all(std::string_view text);
   asio::awaitable<void> refuse(Refusal refusal);
   asio::awaitable<void> watch_client();
@@ -82,6 +86,9 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   const std::optional<Address> peer_address_;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
+  std::uint64_t body_bytes_ = 0;    ///< The limit of the request's body.
+  bool waits_for_sink_ = false;     ///< The sink has not taken the last piece.
+  asio::steady_timer piece_taken_;  ///< Never expires: it is cancelled to wake the reader.
   HttpRequest request_;
   AnswerTerms terms_;
   std::shared_ptr<Answer> answer_;  ///< Under way.

@@ -27,16 +27,28 @@ namespace weft::server {
 
 class TlsIdentity;
 
+/// Takes the body of a request piece by piece, so that it need not fit into memory.
+class BodySink {
+ public:
+  virtual ~BodySink() = default;
+  /// The most bytes that the body may have; larger ones get a 413.
+  virtual std::uint64_t max_bytes() const = 0;
+  /// The next piece of the body, on the server's thread. Must not block. The next piece comes once `taken`
+  /// was called, by any thread. All pieces are taken before the handler gets the request.
+  virtual void put(std::string piece, std::function<void()> taken) = 0;
+};
+
 struct HttpRequest {
-  std::string method;
-  std::string path;   ///< Decoded, without the query; begins with "/".
-  std::string query;  ///< As sent.
-  std::string body;
-  std::string peer;     ///< "127.0.0.1:50412": the other end of the connection, which may be a proxy.
-  std::string address;  ///< Of the client: read_forwarded(). Empty for a Unix socket.
-  std::string client;   ///< The same as limits count it: Address::client().
-  std::string scheme;   ///< "http" or "https", as the client sent it.
-  std::vector<std::pair<std::string, std::string>> headers;
+  std::string method = {};
+  std::string path = {};   ///< Decoded, without the query; begins with "/".
+  std::string query = {};  ///< As sent.
+  std::string body = {};
+  std::string peer = {};     ///< "127.0.0.1:50412": the other end of the connection, which may be a proxy.
+  std::string address = {};  ///< Of the client: read_forwarded(). Empty for a Unix socket.
+  std::string client = {};   ///< The same as limits count it: Address::client().
+  std::string scheme = {};   ///< "http" or "https", as the client sent it.
+  std::vector<std::pair<std::string, std::string>> headers = {};
+  std::shared_ptr<BodySink> sink = nullptr;  ///< Has taken the body, if there is one. `body` is empty then.
 
   std::string_view header(std::string_view name) const;  ///< In any case; empty where there is none.
   std::string query_value(std::string_view name) const;  ///< Decoded; empty where there is none.
@@ -113,6 +125,9 @@ struct HttpParams {
   HttpHeaders headers = {};  ///< Of every response.
   /// Further headers of the response to a request. Called on the server's thread.
   std::function<HttpHeaders(const HttpRequest&)> headers_for = nullptr;
+  /// The sink of a request's body, by its head; null: the body is held in memory. Called on the server's
+  /// thread. Null: no request has one.
+  std::function<std::shared_ptr<BodySink>(const HttpRequest&)> body_sink = nullptr;
   /// Called on the server's thread, for logs.
   std::function<void(const RefusedRequest&)> on_refused = nullptr;
   /// The JSON body of an error that the server itself sends. Called on the server's thread. Null: a plain

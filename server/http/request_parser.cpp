@@ -7,11 +7,14 @@ std::string bytes_text(std::size_t bytes) { return std::to_string(bytes) + " byt
 
 }  // namespace
 
-Refusal refusal_of(const error_code& error, const HttpParams& params) {
+Refusal body_too_large(std::uint64_t body_bytes) {
+  return {413, "the request body has more than " + bytes_text(body_bytes)};
+}
+
+Refusal refusal_of(const error_code& error, const HttpParams& params, std::uint64_t body_bytes) {
   if (error == http::error::header_limit)
     return {431, "the request headers have more than " + bytes_text(params.header_bytes)};
-  if (error == http::error::body_limit)
-    return {413, "the request body has more than " + bytes_text(params.body_bytes)};
+  if (error == http::error::body_limit) return body_too_large(body_bytes);
   if (error == boost::system::errc::not_enough_memory)
     return {503, "too many large requests at the same time; try again later"};
   if (error == http::error::bad_version)

@@ -51,7 +51,9 @@ struct Refusal {
   std::string reason;
 };
 
-Refusal refusal_of(const error_code& error, const HttpParams& params);
+/// `body_bytes`: the limit of this request's body.
+Refusal refusal_of(const error_code& error, const HttpParams& params, std::uint64_t body_bytes);
+Refusal body_too_large(std::uint64_t body_bytes);
 
 /// The checks that Beast leaves to its user, above all of the body's end: a proxy that reads it differently
 /// sees another request (request smuggling).
