@@ -55,9 +55,18 @@ void EmbeddingService::submit(EmbeddingRequest request) {
       throw OverloadedError(
           std::to_string(n_waiting) + " requests are waiting already, which is the limit; try again later",
           kRetryMs);
-    waiting_.push_back({.request = std::move(request), .values = {}, .error = nullptr});
+    Requests added;
+    added.push_back({.request = std::move(request), .values = {}, .error = nullptr});
+    put_back(added, added.begin());
   }
   changed_.notify_all();
+}
+
+void EmbeddingService::put_back(Requests& from, Requests::iterator one) noexcept {
+  auto place = waiting_.end();
+  if (!one->request.is_background)
+    while (place != waiting_.begin() && std::prev(place)->request.is_background) --place;
+  waiting_.splice(place, from, one);
 }
 
 void EmbeddingService::renew(const std::function<Embedder()>& make) {
@@ -104,7 +113,8 @@ void EmbeddingService::shutdown() {
 EmbeddingService::Requests EmbeddingService::next_step() noexcept {
   const EmbeddingRequest& first = waiting_.front().request;
   const auto fits = [&](const Waiting& waiting) {
-    return waiting.request.scores == first.scores && waiting.request.pooling == first.pooling;
+    return waiting.request.scores == first.scores && waiting.request.pooling == first.pooling &&
+           waiting.request.is_background == first.is_background;
   };
   for (Waiting& waiting : waiting_) waiting.n_next = 0;
   std::size_t n_tokens = 0;
@@ -175,7 +185,11 @@ void EmbeddingService::end_step(const std::exception_ptr& error, Requests step) 
       const auto one = it++;
       if (one->error == nullptr) one->error = error;
       const bool done = one->error != nullptr || one->n_read == one->request.texts.size();
-      Requests& to = done ? ended : is_abandoned(one->request) ? abandoned : waiting_;
+      if (!done && !is_abandoned(one->request)) {
+        put_back(step, one);
+        continue;
+      }
+      Requests& to = done ? ended : abandoned;
       to.splice(to.end(), step, one);
     }
     for (auto it = waiting_.begin(); it != waiting_.end();) {

@@ -19,6 +19,7 @@ struct EmbeddingRequest {
   std::vector<TokenPair> texts;  ///< At least one.
   bool scores = false;           ///< Instead of vectors.
   Pooling pooling = Pooling::kMean;
+  bool is_background = false;  ///< Computed in steps without other requests.
   /// Asked between steps. True if no client waits for the result: the request ends with Error kCancelled.
   std::function<bool()> is_abandoned;
   /// Called once, on the service's thread, with the result of Embedder::embed or score for `texts`, or an
@@ -61,6 +62,8 @@ class EmbeddingService {
   };
   using Requests = std::list<Waiting>;  // Moved between lists without allocations.
 
+  /// With the lock: the request waits after all others, except those in the background if it is none.
+  void put_back(Requests& from, Requests::iterator one) noexcept;
   void work();
   /// The work between steps cannot fail. An exception of a step ends the requests in it, and no others.
   Requests next_step() noexcept;

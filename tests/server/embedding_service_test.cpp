@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -62,6 +63,33 @@ TEST_F(Renewal, FailureReachesWaitingRequests) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kOutOfMemory) << error.what();
   }
+}
+
+TEST_F(Renewal, RequestsInTheBackgroundComeAfterAllOthers) {
+  std::mutex mutex;
+  std::vector<int> order;
+  std::vector<std::future<void>> ended;
+  const auto submit = [&](int number, bool is_background) {
+    auto promise = std::make_shared<std::promise<void>>();
+    ended.push_back(promise->get_future());
+    service_->submit({.texts = {{.tokens = {1, 2, 3}, .second = -1}},
+                      .is_background = is_background,
+                      .is_abandoned = nullptr,
+                      .done = [&, number, promise](const std::vector<float>&, const std::exception_ptr&) {
+                        const std::lock_guard lock(mutex);
+                        order.push_back(number);
+                        promise->set_value();
+                      }});
+  };
+  service_->renew([&] {
+    submit(3, true);
+    submit(1, false);
+    submit(4, true);
+    submit(2, false);
+    return made();
+  });
+  for (std::future<void>& one : ended) one.get();
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 3, 4}));
 }
 
 }  // namespace
