@@ -38,6 +38,7 @@ HttpParams complete(HttpParams params, Api& api) {
   } else {
     params.headers_for = [origins](const HttpRequest& request) { return cors_headers(request, origins); };
   }
+  params.body_sink = [&api](const HttpRequest& head) { return api.sink_for(head); };
   params.on_refused = [&api](const RefusedRequest& refused) { api.log_refused(refused); };
   return params;
 }

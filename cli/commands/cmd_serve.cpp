@@ -458,6 +458,9 @@ server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options,
   params.api.web_page = options->web_page;
   params.api.save_folder = options->save_folder;
   params.api.stored.n_responses = static_cast<std::size_t>(options->n_stored);
+  params.api.files.folder = options->files;
+  params.api.files.folder_bytes = static_cast<std::uint64_t>(options->files_gib) << 30;
+  params.api.files.n_lines_at_once = static_cast<std::size_t>(options->n_parallel);
   params.api.access_log = options->access_log;
   params.api.trace = trace;
   server::RequestDefaults& defaults = params.api.params.defaults;
@@ -620,7 +623,7 @@ std::function<int()> prepare_serve(CLI::App& app) {
 const Command kServeCommand = {
     "serve", "[-m FILE] [options]", "serve models over HTTP, with a web page",
     "OpenAI's API at /v1, Anthropic's at /v1/messages, Ollama's at /api, a chat page at /, metrics at\n"
-    "/metrics.\n"
+    "/metrics. --files DIR adds /v1/files and /v1/batches.\n"
     "Sampling options are the defaults of requests. --ctx-size is the size of the KV cache, which all "
     "requests\n"
     "share; each may use all of it.\n"

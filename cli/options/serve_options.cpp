@@ -66,6 +66,15 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
       "maximum number of responses of /v1/responses that clients can continue or fetch by id, in at most "
       "64 MiB of memory (default 1024)")
       ->group(group);
+  app.add_option(
+         "--files", options.files,
+         "folder that files of clients and batches are kept in: enables /v1/files and /v1/batches (default: "
+         "none)")
+      ->type_name("DIR")
+      ->group(group);
+  add_size(app, "--files-size", options.files_gib, {1, 1 << 20},
+           "maximum GiB of all files in that folder (default 32); further ones get status 413")
+      ->group(group);
   add_switch(app, "--cors", options.cors,
              "allow web pages of all other origins to use the server (default: only with an API key)")
       ->group(group);

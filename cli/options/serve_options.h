@@ -48,6 +48,8 @@ struct ServeOptions {
   int models_max = 0;
   int idle_s = -1;
   int n_stored = static_cast<int>(server::StoreLimits{}.n_responses);
+  std::string files;
+  int files_gib = static_cast<int>(server::FilesSetup{}.folder_bytes >> 30);
   bool cors = false;
   std::vector<std::string> allowed_hosts;
   std::string api_prefix;

@@ -19,6 +19,8 @@
 #include "api/stored_responses.h"
 #include "api/tokens.h"
 #include "base/counted.h"
+#include "files/batch_endpoints.h"
+#include "files/file_endpoints.h"
 #include "web/web_files.h"
 
 namespace weft::server {
@@ -83,6 +85,7 @@ struct Api::Route {
   ErrorShape shape = ErrorShape::kOpenAi;
   /// With kModel: called before the model is loaded. True: it has sent the response.
   bool (*respond_early)(Job&) = nullptr;
+  bool uploads = false;  ///< The body is no JSON: HttpRequest::sink has it.
 };
 
 const std::vector<Api::Route>& Api::routes() {
@@ -130,6 +133,18 @@ const std::vector<Api::Route>& Api::routes() {
       {"GET", "/responses/", kWorker, false, false, [](Api&, Job& job) { show_response(job); }},
       {"DELETE", "/v1/responses/", kWorker, false, false, [](Api&, Job& job) { delete_response(job); }},
       {"DELETE", "/responses/", kWorker, false, false, [](Api&, Job& job) { delete_response(job); }},
+      {.method = "POST",
+       .path = "/v1/files",
+       .where = kWorker,
+       .run = [](Api&, Job& job) { upload_file(job); },
+       .uploads = true},
+      {"GET", "/v1/files", kWorker, false, false, [](Api&, Job& job) { list_files(job); }},
+      {"GET", "/v1/files/", kWorker, false, true, [](Api&, Job& job) { show_file(job); }},
+      {"DELETE", "/v1/files/", kWorker, false, false, [](Api&, Job& job) { delete_file(job); }},
+      {"POST", "/v1/batches", kWorker, false, false, [](Api&, Job& job) { create_batch(job); }},
+      {"GET", "/v1/batches", kWorker, false, false, [](Api&, Job& job) { list_batches(job); }},
+      {"GET", "/v1/batches/", kWorker, false, false, [](Api&, Job& job) { show_batch(job); }},
+      {"POST", "/v1/batches/", kWorker, false, false, [](Api&, Job& job) { act_on_batch(job); }},
       {"POST", "/v1/chat/completions/input_tokens", kModel, false, false,
        [](Api&, Job& job) { count_chat_tokens(job); }},
       {"POST", "/chat/completions/input_tokens", kModel, false, false,
@@ -169,16 +184,45 @@ Api::Api(ApiSetup setup, ModelPool& models)
       models_(&models),
       sessions_(setup_.save_folder),
       responses_(setup_.stored),
+      background_params_(setup_.params),
       counts_(std::make_shared<RequestCounts>(setup_.n_requests_each)),
       workers_(std::make_unique<Workers>(setup_.n_workers, kMaxQueued)),
       large_workers_(std::make_unique<Workers>(1, kMaxQueued)),
       media_workers_(std::make_unique<Workers>(1, kMaxQueued)) {
+  // Requests of a batch wait for others as long as it takes.
+  background_params_.defaults.params.priority = kBackgroundPriority;
+  background_params_.defaults.timeout_ms = 0.0;
+  if (!setup_.files.folder.empty()) files_ = std::make_unique<Files>(setup_.files, setup_.warn);
   if (!setup_.access_log.empty()) access_log_ = std::make_unique<AccessLog>(setup_.access_log, setup_.warn);
 }
 
 Api::~Api() = default;
 
+void Api::serve_on(HttpServer& http) {
+  http_ = &http;
+  if (files_ == nullptr) return;
+  files_->batches.start(
+      {.serve = [this](std::shared_ptr<Exchange> exchange,
+                       const std::string& key) { serve_in_background(std::move(exchange), key); },
+       .post = [&http](std::function<void()> call) { http.post(std::move(call)); },
+       .after = [&http](std::chrono::milliseconds time,
+                        std::function<void()> call) { http.after(time, std::move(call)); }});
+}
+
+std::shared_ptr<BodySink> Api::sink_for(const HttpRequest& head) {
+  if (files_ == nullptr || head.method != "POST" || head.path != "/v1/files") return nullptr;
+  const std::optional<std::string> key = key_of(head);
+  if (!key || refuse_stranger(head, setup_.origins)) return nullptr;
+  return files_->sink(head.header("Content-Type"), *key);
+}
+
+void Api::leave() {
+  leaving_ = true;
+  if (files_ != nullptr) files_->batches.stop();
+}
+
 void Api::stop() {
+  if (files_ != nullptr) files_->stop();
   workers_->stop();
   large_workers_->stop();
   media_workers_->stop();
@@ -266,18 +310,37 @@ bool Api::serve_page(Job& job) const {
   return true;
 }
 
-void Api::handle(const std::shared_ptr<Exchange>& exchange) {
-  const HttpRequest& request = exchange->request();
+Job Api::make_job(std::shared_ptr<Exchange> exchange) {
   Job job;
-  job.exchange = exchange;
-  job.id = request_id(request);
+  job.id = request_id(exchange->request());
+  job.exchange = std::move(exchange);
   job.params = &setup_.params;
   job.http = http_;
   job.workers = workers_.get();
   job.sessions = &sessions_;
   job.models = models_;
   job.responses = &responses_;
+  job.files = files_.get();
   job.start = std::chrono::steady_clock::now();
+  return job;
+}
+
+void Api::serve_in_background(std::shared_ptr<Exchange> exchange, const std::string& key) {
+  Job job = make_job(std::move(exchange));
+  job.params = &background_params_;
+  job.key = key;
+  if (keeps_apart()) job.owner = key;
+  job.client = "batches";  // All of them have one turn among the clients.
+  const HttpRequest& request = job.exchange->request();
+  const auto route = std::find_if(routes().begin(), routes().end(), [&](const Route& one) {
+    return one.method == request.method && one.path == request.path;
+  });
+  start(*route, std::move(job));  // BatchInput admits endpoints of the table only.
+}
+
+void Api::handle(const std::shared_ptr<Exchange>& exchange) {
+  const HttpRequest& request = exchange->request();
+  Job job = make_job(exchange);
   if (const auto error = refuse_stranger(request, setup_.origins))
     return fail(job, ErrorShape::kOpenAi, *error);
   if (request.method == "OPTIONS") {
@@ -340,10 +403,13 @@ void Api::start(const Route& route, Job job) {
   if (route.where == Route::Where::kHere) return run(route, job);
   auto shared = std::make_shared<Job>(std::move(job));
   const bool is_large = shared->exchange->request().body.size() >= kLargeBody;
-  work_on(is_large ? *large_workers_ : *workers_, route, shared, [this, &route, shared] {
+  Workers& workers = route.uploads && files_ != nullptr ? *files_->disk
+                     : is_large                         ? *large_workers_
+                                                        : *workers_;
+  work_on(workers, route, shared, [this, &route, shared] {
     try {
       shared->check_wanted();
-      if (route.method != "GET") {
+      if (route.method != "GET" && !route.uploads) {
         const std::string& body = shared->exchange->request().body;
         shared->body = body.empty() && route.path.ends_with('/') ? Json::object() : parse_json(body);
         const bool list = shared->body.is_array() && route.path == "/lora-adapters";

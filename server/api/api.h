@@ -17,6 +17,7 @@
 #include "api/origins.h"
 #include "api/response_store.h"
 #include "api/sessions.h"
+#include "files/files.h"
 #include "models/model_pool.h"
 #include "observe/access_log.h"
 #include "observe/trace.h"
@@ -43,6 +44,7 @@ struct ApiSetup {
   std::string version = {};  ///< The program's version, for /props.
   std::filesystem::path save_folder = {};
   StoreLimits stored = {};      ///< Responses of /v1/responses.
+  FilesSetup files = {};        ///< Of /v1/files and /v1/batches.
   std::string access_log = {};  ///< A file, "-" for standard error, empty for none.
   Trace* trace = nullptr;       ///< May be null; must outlive the API.
   std::function<void(const std::string&)> warn = nullptr;  ///< For files that cannot be written. Any thread.
@@ -73,7 +75,9 @@ class Api {
   ~Api();
 
   /// Before the first request.
-  void serve_on(HttpServer& http) { http_ = &http; }
+  void serve_on(HttpServer& http);
+  /// HttpParams::body_sink: for uploads by clients that may upload.
+  std::shared_ptr<BodySink> sink_for(const HttpRequest& head);
   /// The handler of the HTTP server.
   void handle(const std::shared_ptr<Exchange>& exchange);
   const OriginRules& origins() const { return setup_.origins; }
@@ -83,8 +87,8 @@ class Api {
   void set_keys(std::vector<ApiKey> keys);
   /// Logs a request that the HTTP server refused.
   void log_refused(const RefusedRequest& refused);
-  /// From now on /ready and /health report that the server is shutting down.
-  void leave() { leaving_ = true; }
+  /// From now on /ready and /health report that the server is shutting down, and batches rest.
+  void leave();
   /// Ends all streams of /live, which have no end of their own. Any thread.
   void end_live();
   /// Waits for the workers: no request is submitted after that.
@@ -95,7 +99,10 @@ class Api {
   static const std::vector<Route>& routes();
   friend struct Route;
 
+  Job make_job(std::shared_ptr<Exchange> exchange);
   void route_request(Job job);
+  /// Serves a request of a batch for the key of this name, as route_request() does for a client.
+  void serve_in_background(std::shared_ptr<Exchange> exchange, const std::string& key);
   void start(const Route& route, Job job);
   /// Runs `work` on a worker. The job fails if too much work waits.
   void work_on(Workers& workers, const Route& route, const std::shared_ptr<Job>& job,
@@ -136,6 +143,7 @@ class Api {
   HttpServer* http_ = nullptr;
   Sessions sessions_;
   ResponseStore responses_;
+  ApiParams background_params_;  ///< For requests of batches.
   std::unique_ptr<AccessLog> access_log_;
   std::shared_ptr<RequestCounts> counts_;
   std::mutex told_mutex_;
@@ -149,6 +157,7 @@ class Api {
   std::unique_ptr<Workers> large_workers_;
   /// For requests with images or audio: encoders take seconds, and other requests must not wait for them.
   std::unique_ptr<Workers> media_workers_;
+  std::unique_ptr<Files> files_;  ///< Null: the server keeps no files.
 };
 
 }  // namespace weft::server

@@ -523,7 +523,8 @@ CommonFields read_common(Fields& fields, Job& job) {
   result.reasoning = read_reasoning(fields);
   params.ignore_end = fields.boolean("ignore_eos", params.ignore_end);
   params.n_keep = fields.integer("n_keep", params.n_keep, -1);
-  params.priority = fields.integer("priority", params.priority, -1000, 1000);
+  const int priority = fields.integer("priority", 0, -1000, 1000);
+  if (fields.has("priority") && !job.is_background()) params.priority = priority;
   const double most = defaults.timeout_ms > 0.0 ? defaults.timeout_ms / 1000.0 : 1e9;
   const double seconds = fields.number("timeout", most, 0.001, 1e9);
   params.timeout_ms = defaults.timeout_ms > 0.0 || seconds < most ? 1000.0 * std::min(seconds, most) : 0.0;

@@ -35,6 +35,7 @@ void submit(Job& job, EncoderTexts texts) {
   request.texts = std::move(texts.texts);
   request.scores = texts.scores;
   request.pooling = texts.pooling;
+  request.is_background = job.is_background();
   request.is_abandoned = [exchange = job.exchange] { return exchange->closed(); };
   // The request's reference to the model is dropped on the HTTP thread: the service's own thread cannot join
   // itself.

@@ -18,6 +18,7 @@ struct ApiParams {
   std::size_t n_inputs = 2048;  ///< Prompts or inputs of one request, at most.
 };
 
+class Files;
 class ResponseStore;
 class Sessions;
 
@@ -30,11 +31,14 @@ struct Job : ServedRequest {
   Sessions* sessions = nullptr;
   ModelPool* models = nullptr;
   ResponseStore* responses = nullptr;
-  int status = 200;  ///< The response's status, if no ApiError was thrown.
+  Files* files = nullptr;  ///< Null: the server keeps no files.
+  int status = 200;        ///< The response's status, if no ApiError was thrown.
   /// Requested features that the response lacks: the header X-Weft-Warnings.
   std::vector<std::string> warnings = {};
   TokenBans bans = {};
 
+  /// A request of a batch.
+  bool is_background() const { return params->defaults.params.priority <= kBackgroundPriority; }
   /// Throws ApiError 499 once the client has gone. Checked before each stage of the work.
   void check_wanted() const;
   /// The fields of the body, which note in `ignored` what the server does not do.

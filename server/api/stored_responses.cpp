@@ -164,8 +164,9 @@ void delete_response(Job& job) {
 }
 
 bool takes_store(Job& job) {
-  // Clients expect that responses are stored unless they say otherwise.
-  const bool wants = Fields(job.body).boolean("store", true);
+  // Clients expect that responses are stored unless they say otherwise. Those of a batch are in its output,
+  // and would replace all others.
+  const bool wants = Fields(job.body).boolean("store", !job.is_background());
   job.body.erase("store");
   return wants && job.responses->limits().n_responses > 0;
 }

@@ -518,6 +518,8 @@ SERVE_ROWS = SERVED | DRAFTS | PREFIXES | {name: row for name, row in MODEL.item
     "models-max": Refused(["--models-max", "-1"]),
     "sleep-idle-seconds": Refused(["--sleep-idle-seconds", "-2"]),
     "stored-responses": Refused(["--stored-responses", "-1"]),
+    "files": Effect(["--files", "keys.txt/files"]),
+    "files-size": Refused(["--files-size", "0"]),
     "cors": Effect(["--cors"]),
     "allowed-host": Refused(["--allowed-host", "a b"]),
     "api-prefix": Effect(["--api-prefix", "/llm"]),
