@@ -184,6 +184,9 @@ TEST_P(CacheTiersOf, AnotherProcessMayRemoveAndAddFiles) {
 }
 
 TEST_P(CacheTiersOf, LimitsHold) {
+  const fs::path foreign = folder_ / "mine.weftkv";
+  fs::create_directories(folder_);
+  std::ofstream(foreign) << std::string(std::size_t{2} << 20, 'x');
   {
     Context context(model_, params_);
     CacheTiers tiers = on_disk();
@@ -196,8 +199,10 @@ TEST_P(CacheTiersOf, LimitsHold) {
     }
   }
   std::uintmax_t n_bytes = 0;
-  for (const fs::path& file : files_in(folder_)) n_bytes += fs::file_size(file);
+  for (const fs::path& file : files_in(folder_))
+    if (file != foreign) n_bytes += fs::file_size(file);
   EXPECT_LE(n_bytes, 1u << 20);
+  EXPECT_TRUE(fs::exists(foreign)) << "a user's own file";
 }
 
 TEST_P(CacheTiersOf, SequencesThatExceedEveryLimitEnd) {
@@ -241,6 +246,21 @@ TEST_P(CacheTiersOf, LargerContextsKeepTheirFiles) {
 }
 
 using CacheTiersOfChains = CacheTiersOf;
+
+TEST_P(CacheTiersOfChains, AnObstructedFileStopsNoOther) {
+  const auto ask_both = [&] {
+    Context context(model_, params_);
+    Batcher batcher(context, {.tiers = on_disk()});
+    for (const Ask& ask : {a_, b_}) ask_batcher(batcher, ask);
+  };
+  ask_both();
+  const std::vector<fs::path> files = files_in(folder_);
+  for (const fs::path& file : files) fs::remove(file);
+  fs::create_directory(files.front());
+  ask_both();
+  EXPECT_EQ(files_in(folder_), files);
+  EXPECT_GE(notes_.size(), 1u);
+}
 
 TEST_P(CacheTiersOfChains, TheBeginOfAPromptIsDroppedLast) {
   Context context(model_, params_);

@@ -119,6 +119,7 @@ void PrefixCache::store_idle() {
 }
 
 void PrefixCache::store_all() {
+  for (const SeqId seq : idle_) n_stored_[to_size(seq)] = 0;  // What could not be written may fit now.
   while (wants_store()) {
     tiers_->begin_step();
     store_idle();

@@ -51,6 +51,22 @@ std::optional<base::Hash128> from_hex(std::string_view text) {
   return hash;
 }
 
+/// The parts of a file's name.
+struct Name {
+  base::Hash128 owner;
+  base::Hash128 own;
+};
+/// Nothing for other files.
+std::optional<Name> read_name(std::string_view name) {
+  if (name.size() != 2 * kHexDigits + 1 + kExtension.size() || name[kHexDigits] != '-' ||
+      !name.ends_with(kExtension))
+    return std::nullopt;
+  const auto owner = from_hex(name.substr(0, kHexDigits));
+  const auto own = from_hex(name.substr(kHexDigits + 1, kHexDigits));
+  if (!owner || !own) return std::nullopt;
+  return Name{*owner, *own};
+}
+
 std::uint64_t head_hash(const Header& header, std::span<const Symbol> symbols) {
   const std::span<const std::byte> bytes = std::as_bytes(std::span(&header, 1));
   return base::hash64(std::as_bytes(symbols),
@@ -109,6 +125,7 @@ fs::path BlockFiles::path_of(const base::Hash128& own) const {
 
 std::vector<base::CachedFile> BlockFiles::all_files() {
   std::vector<base::CachedFile> files = base::cached_files(folder_, kExtension);
+  std::erase_if(files, [](const base::CachedFile& file) { return !read_name(file.path.filename().string()); });
   n_bytes_ = 0;
   for (const base::CachedFile& file : files) n_bytes_ += file.bytes;
   return files;
@@ -119,39 +136,42 @@ BlockFiles::Listing BlockFiles::list() {
   Listing listing;
   std::error_code error;
   const auto time = fs::last_write_time(folder_, error);
-  if (error)
-    throw Error(ErrorCode::kIo, "cannot read the folder " + folder_.string() + ": " + error.message());
   // Changes within the clock's resolution of the listing have the same time, so a recent one proves nothing.
-  if (listed_at_ == time && fs::file_time_type::clock::now() - time > std::chrono::seconds(2)) return listing;
-  std::set<std::string> names;
-  const std::string prefix = base::to_hex(owner_) + "-";
-  for (const base::CachedFile& file : all_files()) {
-    const std::string name = file.path.filename();
-    if (!name.starts_with(prefix)) continue;
-    const auto own = from_hex(
-        std::string_view(name).substr(prefix.size(), name.size() - prefix.size() - kExtension.size()));
-    if (!own) continue;
-    names.insert(name);
-    if (known_.contains(name)) continue;
+  if (!error && listed_at_ == time && fs::file_time_type::clock::now() - time > std::chrono::seconds(2))
+    return listing;
+  const auto names = base::names_in(folder_);
+  if (!names) throw Error(ErrorCode::kIo, "cannot read the folder " + folder_.string());
+  if (!listed_at_) (void)all_files();  // Removes what killed writers have left.
+  // Only new files are opened, and asked for their sizes.
+  std::map<std::string, std::uint64_t> files;
+  for (const std::string& name : *names) {
+    const std::optional<Name> parts = read_name(name);
+    if (!parts) continue;
+    if (const auto known = known_.find(name); known != known_.end()) {
+      files.insert(*known);
+      continue;
+    }
+    const std::uint64_t n_bytes = fs::file_size(folder_ / name, error);
+    files[name] = error ? 0 : n_bytes;
+    if (parts->owner != owner_) continue;
     try {
-      const base::OpenFile open(file.path);
-      Head head = read_head(open, owner_, *own, max_state_);
-      listing.added.push_back({*own, std::move(head.block), head.header.n_state});
+      const base::OpenFile open(folder_ / name);
+      Head head = read_head(open, owner_, parts->own, max_state_);
+      listing.added.push_back({parts->own, std::move(head.block), head.header.n_state});
     } catch (const Error& failure) {
       if (failure.code() == ErrorCode::kUnsupported) continue;
-      names.erase(name);
-      if (failure.code() != ErrorCode::kInvalidFile) continue;  // It is gone, or cannot be read.
-      drop(file.path);
-      listing.damaged.emplace_back(failure.what());
+      if (failure.code() != ErrorCode::kNotFound) listing.failures.emplace_back(failure.what());
+      if (failure.code() == ErrorCode::kInvalidFile) drop(folder_ / name);
+      if (failure.code() != ErrorCode::kIo) files.erase(name);
     }
   }
-  for (const std::string& name : known_)
-    if (!names.contains(name)) {
-      const auto own = from_hex(std::string_view(name).substr(prefix.size(), kHexDigits));
-      if (own) listing.removed.push_back(*own);
-    }
-  known_ = std::move(names);
-  listed_at_ = time;
+  for (const auto& [name, bytes] : known_)
+    if (const std::optional<Name> parts = read_name(name); parts->owner == owner_ && !files.contains(name))
+      listing.removed.push_back(parts->own);
+  n_bytes_ = 0;
+  for (const auto& [name, bytes] : files) n_bytes_ += bytes;
+  known_ = std::move(files);
+  listed_at_ = error ? std::optional<fs::file_time_type>() : time;
   return listing;
 }
 
@@ -195,7 +215,7 @@ BlockFiles::Written BlockFiles::write(const Block& block, const base::Hash128& o
   file.write(state);
   file.commit();
   n_bytes_ += n_bytes;
-  known_.insert(path.filename());
+  known_[path.filename()] = n_bytes;
   touch(own, depth);
   return Written::kYes;
 }
@@ -229,7 +249,7 @@ void BlockFiles::remove(const base::Hash128& own) {
   std::error_code ignored;
   const std::uint64_t bytes = fs::file_size(path, ignored);
   if (!ignored) n_bytes_ -= std::min(n_bytes_, bytes);
-  known_.erase(path.filename());
+  known_.erase(path.filename().string());
   drop(path);
 }
 

@@ -15,8 +15,8 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -40,7 +40,7 @@ class BlockFiles {
   struct Listing {
     std::vector<Listed> added;
     std::vector<base::Hash128> removed;
-    std::vector<std::string> damaged;  ///< What was wrong with files that were removed.
+    std::vector<std::string> failures;  ///< Of files that are damaged, which were removed, or not readable.
   };
   /// What changed in the folder since the last call. Makes the folder the first time. Throws Error kIo if it
   /// cannot be made or listed.
@@ -75,7 +75,7 @@ class BlockFiles {
   const base::Hash128 owner_;
   const std::uint64_t max_state_;
   std::uint64_t n_bytes_ = 0;
-  std::set<std::string> known_;                               // Names of this owner.
+  std::map<std::string, std::uint64_t> known_;                // Names and sizes, as last listed.
   std::optional<std::filesystem::file_time_type> listed_at_;  // The folder's time at the last listing.
 };
 

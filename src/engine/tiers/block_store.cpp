@@ -13,8 +13,6 @@ namespace weft::engine {
 namespace {
 
 constexpr std::uint64_t kMostAutomatic = std::uint64_t{8} << 30;
-/// Blocks that are not written after a failure, before the next attempt.
-constexpr int kSkippedWrites = 16;
 
 std::uint64_t ram_limit_of(const CacheTiers& tiers) {
   if (tiers.ram_bytes != CacheTiers::kAutomatic) return static_cast<std::uint64_t>(tiers.ram_bytes);
@@ -51,6 +49,9 @@ BlockStore::~BlockStore() {
   if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
+    for (const BlockUse& use : uses_)
+      if (BlockEntry& entry = *index_.entry(use.own); entry.file == File::kNone)
+        touch(entry, -use.minus_depth);
     work_.ending = true;
   }
   work_ready_.notify_one();
@@ -136,9 +137,13 @@ void BlockStore::use(BlockEntry& entry, int depth) {
 }
 
 void BlockStore::touch(BlockEntry& entry, int depth) {
-  if (entry.file != File::kWritten || entry.is_touching) return;
-  work_.jobs.push_back({Job::Task::kTouch, entry.own, depth});
-  entry.is_touching = true;
+  if (files_ && entry.file == File::kNone && entry.state != nullptr) {
+    work_.jobs.push_back({Job::Task::kWrite, entry.own, depth});
+    entry.file = File::kWriting;
+  } else if (entry.file == File::kWritten && !entry.is_touching) {
+    work_.jobs.push_back({Job::Task::kTouch, entry.own, depth});
+    entry.is_touching = true;
+  }
 }
 
 void BlockStore::keep(BlockEntry& entry, StateBytes state, int depth) {
@@ -328,7 +333,7 @@ void BlockStore::list_folder(std::unique_lock<std::mutex>& lock) {
     entry->file = File::kNone;
     erase_if_empty(own);
   }
-  for (const std::string& what : listing.damaged) report(lock, "damaged", what);
+  for (const std::string& what : listing.failures) report(lock, "damaged", what);
   if (failure == nullptr) return;
   try {
     std::rethrow_exception(failure);
@@ -378,10 +383,6 @@ void BlockStore::do_job(const Job& job, std::unique_lock<std::mutex>& lock) {
   const StateBytes state = entry == nullptr ? nullptr : entry->state;
   Result result;
   std::exception_ptr failure;
-  if (job.task == Job::Task::kWrite && n_skipped_ > 0) {
-    --n_skipped_;
-    return finish(job, state, result);
-  }
   try {
     const Block block = job.task == Job::Task::kRemove ? Block() : *index_.block(job.own);
     lock.unlock();
@@ -390,7 +391,6 @@ void BlockStore::do_job(const Job& job, std::unique_lock<std::mutex>& lock) {
     failure = std::current_exception();
   }
   if (!lock.owns_lock()) lock.lock();
-  if (job.task == Job::Task::kWrite && !result.is_done) n_skipped_ = kSkippedWrites;
   finish(job, state, result);
   try {
     if (failure != nullptr) std::rethrow_exception(failure);

@@ -142,6 +142,7 @@ class BlockStore {
   void trim();
   void keep(BlockEntry& entry, StateBytes state, int depth);
   void use(BlockEntry& entry, int depth);
+  /// Marks a block's file as used. Writes a state without a file, for example after a full disk.
   void touch(BlockEntry& entry, int depth);
   void release(BlockEntry& entry);
   void remove(const base::Hash128& own, bool with_file);
@@ -169,7 +170,6 @@ class BlockStore {
   std::uint64_t n_bytes_ = 0;  // In memory or reserved.
   std::uint64_t visit_ = 0;
   Work work_;
-  int n_skipped_ = 0;  // Writes to leave out after a failure.
   std::uint64_t disk_bytes_ = 0;
   FailureNotes notes_;
   std::thread thread_;
