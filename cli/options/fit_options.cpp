@@ -19,6 +19,8 @@
 namespace weft::cli {
 namespace {
 
+constexpr std::string_view kHost = "cpu";
+constexpr int kShortContext = 4096;  // PlacementParams::n_ctx_min
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kGpuMargin = 1024 * kMiB;        // As llama.cpp leaves free.
 constexpr std::uint64_t kEncoderWorkspace = 256 * kMiB;  // Images of usual sizes take less.
@@ -43,7 +45,7 @@ std::vector<std::string> device_names(const ModelOptions& options, const Registr
   std::vector<std::string> names;
   const PlacementParams placement = placement_params(options);
   for (const std::string& device : placement.devices)
-    if (device != "cpu") names.push_back(device.substr(0, device.find('=')));
+    if (device != kHost) names.push_back(device.substr(0, device.find('=')));
   if (placement.devices.empty() && placement.n_layers != 0)
     for (const DeviceInfo& gpu : registry.gpus()) names.push_back(gpu.name);
   return names;
@@ -57,14 +59,30 @@ std::vector<Margin> target_margins(const ModelOptions& options, const Registry& 
     return margins;
   }
   const std::vector<std::uint64_t>& target = options.fit_target;
-  if (target.size() == 1) return {{.device = "", .bytes = target.front()}};
   const std::vector<std::string> names = device_names(options, registry);
+  if (names.empty() && target.size() == 1) return {{.device = std::string(kHost), .bytes = target.front()}};
+  if (target.size() == 1) return {{.device = "", .bytes = target.front()}};
   if (target.size() > names.size())
     throw UsageError(
         fmt::format("--fit-target has {} numbers for {} devices; give one for each, or one for all",
                     target.size(), names.size()));
   for (std::size_t i = 0; i < target.size(); ++i) margins.push_back({names[i], target[i]});
   return margins;
+}
+
+PlanReport plan_of(const ModelOptions& model, const ContextOptions& context) {
+  const Talk silent{.quiet = true};
+  return inspect_plan(find_model(model.model, silent), model_params(model, context, silent));
+}
+
+OtherMargins margins_beside(const ModelOptions& model, const ContextOptions& context) {
+  return [&](const std::filesystem::path&, const Registry&) {
+    std::vector<Margin> margins;
+    for (const PlanReport::Device& device : plan_of(model, context).devices)
+      if (device.name == kHost)
+        margins.push_back({device.name, device.weights + device.cache + device.workspace});
+    return margins;
+  };
 }
 
 OtherMargins margins_of_companions(const std::string& mmproj, const SpeculationOptions& speculation,
@@ -79,16 +97,17 @@ OtherMargins margins_of_companions(const std::string& mmproj, const SpeculationO
     const std::uintmax_t bytes = encoders.empty() ? 0 : std::filesystem::file_size(encoders, error);
     if (bytes > 0 && !error)
       for (const std::string& name : names) margins.push_back({name, bytes + kEncoderWorkspace});
-    if (names.empty() || speculation_of(speculation) != Speculation::kModel) return margins;
+    if (bytes > 0 && !error && names.empty())
+      margins.push_back({std::string(kHost), bytes + kEncoderWorkspace});
+    if (speculation_of(speculation) != Speculation::kModel) return margins;
     const ModelOptions draft = draft_model_options(speculation, model);
     ContextOptions expected = context;
     if (speculation.n_ctx > 0) expected.n_ctx = speculation.n_ctx;
-    const Talk silent{.quiet = true};
-    const PlanReport plan =
-        inspect_plan(find_model(draft.model, silent), model_params(draft, expected, silent));
-    for (const PlanReport::Device& device : plan.devices)
-      if (device.name != "cpu")
-        margins.push_back({device.name, device.weights + device.cache + device.workspace});
+    // The draft's own context may become as short (load_draft).
+    if (expected.n_ctx == 0)
+      expected.n_ctx = model.placement.n_ctx_min > 0 ? model.placement.n_ctx_min : kShortContext;
+    for (const PlanReport::Device& device : plan_of(draft, expected).devices)
+      margins.push_back({device.name, device.weights + device.cache + device.workspace});
     return margins;
   };
 }

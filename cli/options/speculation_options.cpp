@@ -8,6 +8,7 @@
 
 #include "files/hub_models.h"
 #include "options/arguments.h"
+#include "options/fit_options.h"
 
 namespace weft::cli {
 namespace {
@@ -132,6 +133,7 @@ ContextParams draft_context_params(const SpeculationOptions& options, const Cont
   ContextParams draft = model;
   draft.adapters.clear();
   draft.n_outputs = 0;
+  draft.n_best = ContextParams{}.n_best;  // It may be on other devices.
   if (options.n_ctx > 0) draft.n_ctx = options.n_ctx;
   return draft;
 }
@@ -144,9 +146,15 @@ std::shared_ptr<Context> load_draft(const SpeculationOptions& options, const Gen
   ContextOptions expected = generation.context;
   if (options.n_ctx > 0) expected.n_ctx = options.n_ctx;
   expected.state_rewind = context.params().state_rewind;
+  ContextOptions loaded_context = generation.context;
+  loaded_context.n_ctx = context.params().n_ctx;
   const LoadedModel loaded =
-      load_model(draft_model_options(options, generation.model), generation.talk, interrupt, expected);
-  return std::make_shared<Context>(loaded.model, draft_context_params(options, context.params()), context);
+      load_model(draft_model_options(options, generation.model), generation.talk, interrupt, expected,
+                 margins_beside(generation.model, loaded_context));
+  ContextParams params = draft_context_params(options, context.params());
+  if (const int n_fit = loaded.model->info().n_ctx_fit; n_fit > 0)
+    params.n_ctx = std::min(params.n_ctx, n_fit);
+  return std::make_shared<Context>(loaded.model, params, context);
 }
 
 int n_branch_sequences(const SpeculationOptions& options, const Model& model) {

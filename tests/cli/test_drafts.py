@@ -91,6 +91,16 @@ class Run(unittest.TestCase):
         self.assertIn("use a draft model of the same family", result.stderr.decode())
         self.assertIn("leave the option out", weft("bench", "-md", LLAMA).stderr.decode())
 
+    def test_the_draft_model_has_its_own_devices(self):
+        devices = json.loads(weft("devices", "--json").stdout)
+        gpus = [device["name"] for device in devices if device["name"] != "cpu"]
+        if not gpus:
+            self.skipTest("no device but the CPU")
+        plain = run("--spec-type", "none", "--temp", "0")
+        drafted = run("-ngl", "0", "-md", LLAMA, "-devd", gpus[0], "--temp", "0")
+        self.assertEqual(drafted["tokens"], plain["tokens"])
+        self.assertGreater(drafted["timings"]["draft_n"], 0)
+
     def test_a_draft_model_without_use_is_noted(self):
         for words, why in ((["--spec-type", "ngram"], "--spec-type is ngram"), (["--spec-type", "none"], "--spec-type is none"),
                            (["--draft-max", "0"], "--draft-max is 0")):  # fmt: skip
