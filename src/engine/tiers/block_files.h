@@ -40,7 +40,7 @@ class BlockFiles {
   struct Listing {
     std::vector<Listed> added;
     std::vector<base::Hash128> removed;
-    std::vector<std::string> failures;  ///< Of files that are damaged, which were removed, or not readable.
+    std::vector<std::string> failures;  ///< Damaged files, which were removed, and unreadable ones.
   };
   /// What changed in the folder since the last call. Makes the folder the first time. Throws Error kIo if it
   /// cannot be made or listed.
