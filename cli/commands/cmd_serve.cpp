@@ -437,6 +437,7 @@ server::TrustedProxies trusted_proxies(const ServeOptions& options) {
 server::ServerParams server_params(const std::shared_ptr<ServeOptions>& options, server::Trace* trace,
                                    Log& log) {
   server::ServerParams params;
+  make_tier_folder(options->tiers);  // Models are loaded later.
   params.http.host = host_list(*options);
   params.http.port = static_cast<std::uint16_t>(options->port);
   for (const PassedSocket& socket : take_listening_sockets())

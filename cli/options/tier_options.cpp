@@ -31,12 +31,16 @@ void add_tier_options(CLI::App& app, TierOptions& options) {
       ->group(group);
 }
 
-void set_cache_tiers(BatcherParams& params, const TierOptions& options) {
+void make_tier_folder(const TierOptions& options) {
   try {
     if (!options.disk.empty()) base::make_private_folder(options.disk);
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("--cache-disk: {}", error.what()));
   }
+}
+
+void set_cache_tiers(BatcherParams& params, const TierOptions& options) {
+  make_tier_folder(options);
   params.tiers.ram_bytes = options.ram_mib < 0 ? CacheTiers::kAutomatic : std::int64_t{options.ram_mib} << 20;
   params.tiers.disk = options.disk;
   params.tiers.disk_bytes = std::int64_t{options.disk_gib} << 30;

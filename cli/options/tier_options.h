@@ -13,8 +13,9 @@ struct TierOptions {
   int disk_gib = static_cast<int>(CacheTiers{}.disk_bytes >> 30);
 };
 void add_tier_options(CLI::App& app, TierOptions& options);
-/// Sets the tiers, without CacheTiers::on_note. Makes their folder. Throws Error that names the option if it
-/// cannot be used.
+/// Makes the folder of --cache-disk. Throws Error that names the option if it cannot be used.
+void make_tier_folder(const TierOptions& options);
+/// Sets the tiers, without CacheTiers::on_note, and makes their folder.
 void set_cache_tiers(BatcherParams& params, const TierOptions& options);
 
 }  // namespace weft::cli
