@@ -66,6 +66,7 @@ MISSING = {
     "C": {
         "ModelParams::isa": "for tests",
         "ModelParams::registry": "backends are C++",
+        "PlacementParams::n_outputs": "for programs that need many logits at once",
         "ModelParams::placed": "weft_model_get_placement, after loading",
         "DeviceInfo::features": "for display",
         "DeviceInfo::speed": "estimates for placement",
@@ -86,6 +87,7 @@ MISSING = {
     "Python": {
         "ModelParams::isa": "for tests",
         "ModelParams::registry": "backends are C++",
+        "PlacementParams::n_outputs": "for programs that need many logits at once",
         "DeviceInfo::speed": "estimates for placement",
         "ContextParams::sum_columns": "for importance matrices",
         "BatcherParams::on_step": "for traces",
