@@ -78,13 +78,13 @@ struct Pin {
   std::string device = {};
 };
 
-/// How a model is placed on devices. Nodes without a rule are placed where a step is estimated to be fastest.
 /// Memory of a device that PlacementParams::fit leaves free, for other models or programs.
 struct Margin {
   std::string device = {};  ///< As in PlacementParams::devices. Empty: each of them.
   std::uint64_t bytes = 0;
 };
 
+/// How a model is placed on devices. Nodes without a rule are placed where a step is estimated to be fastest.
 struct PlacementParams {
   /// Names of devices, as in list_devices(). "NAME=DEVICE" opens DEVICE under the name NAME, also a second
   /// time. The CPU is always added and takes the remaining nodes. Empty: the devices of the pins and, unless
