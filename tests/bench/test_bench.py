@@ -88,10 +88,12 @@ class Plot(unittest.TestCase):
 
 class Gpu(unittest.TestCase):
     def test_it_says_what_is_wrong_with_its_words(self):
-        result = script(BENCH / "gpu.py", "--peer", "vulkan=/nonexistent")
-        self.assertIn("--peer vulkan=/nonexistent", result.stderr)
-        result = script(BENCH / "gpu.py", "--no-build", "--weft", "/nonexistent/weft")
-        self.assertIn("/nonexistent/weft is not built", result.stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            missing = Path(folder) / "missing"
+            result = script(BENCH / "gpu.py", "--peer", f"vulkan={missing}")
+            self.assertIn(f"--peer vulkan={missing}", result.stderr)
+            result = script(BENCH / "gpu.py", "--no-build", "--weft", missing)
+            self.assertIn(f"{missing} is not built", result.stderr)
 
     def test_the_table_has_a_ratio_where_a_peer_was_measured(self):
         with tempfile.TemporaryDirectory() as folder:
