@@ -263,11 +263,12 @@ class TagReader {
   }
 
   Grammar elements(const Json& format, const std::string& path, bool choice, const EndStrings& ends) {
+    static const EndStrings kNone;  // Elements that end their tag would each copy its ends.
     const Json& all = list(format, "elements", path);
     std::vector<Grammar> parts;
     for (std::size_t i = 0; i < all.size(); ++i) {
       const bool ends_here = choice || i + 1 == all.size();
-      parts.push_back(read(all[i], at(at(path, "elements"), i), ends_here ? ends : std::nullopt));
+      parts.push_back(read(all[i], at(at(path, "elements"), i), ends_here ? ends : kNone));
     }
     return choice ? Grammar::choice(std::move(parts)) : Grammar::sequence(std::move(parts));
   }
