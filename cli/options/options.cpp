@@ -398,8 +398,11 @@ ContextParams context_params(const ContextOptions& options, const ModelOptions& 
   return params;
 }
 
+/// The most sequences of a context.
+constexpr int kMostPlaced = 1 << 12;
+
 int n_placed_sequences(const ContextOptions& options, int n_sequences) {
-  return n_sequences + (options.state_rewind + 1) / 2;
+  return std::min(n_sequences + (options.state_rewind + 1) / 2, std::max(n_sequences, kMostPlaced));
 }
 
 void add_sampling_options(CLI::App& app, SamplingOptions& options) {

@@ -147,7 +147,8 @@ class Engine {
     if (draft != nullptr) batcher.speculation = Speculation::kModel;
     if (batcher.speculation != Speculation::kNone && context.state_rewind == 0)
       context.state_rewind =
-          state_rewind_for(batcher.n_draft, batcher.n_running > 0 ? batcher.n_running : context.n_sequences);
+          state_rewind_for(std::clamp(batcher.n_draft, 0, 64),
+                           batcher.n_running > 0 ? batcher.n_running : context.n_sequences);
     if (draft != nullptr)
       batcher.draft =
           std::make_shared<Context>(draft->model(), ContextParams{.n_ctx = context.n_ctx,

@@ -34,12 +34,23 @@ std::unique_ptr<Drafter> make_drafter(const BatcherParams& params, const Context
   return nullptr;
 }
 
+std::optional<int> Drafts::n_states(const Context& context, const BatcherParams& params) {
+  std::optional<int> n;
+  const auto add = [&](const Context& one) {
+    if (one.model().info().recurrent)
+      n = std::min(n.value_or(one.params().state_rewind), one.params().state_rewind);
+  };
+  add(context);
+  if (params.speculation == Speculation::kModel && params.draft != nullptr) add(*params.draft);
+  return n;
+}
+
 int Drafts::most_ahead(const Stream& stream) const {
   int n = stream.request().max_text - static_cast<int>(stream.text().size());
   const int n_predict = stream.params().n_predict;
   if (n_predict >= 0) n = std::min(n, n_predict - stream.stats.n_generated - 1);
   // The state before the stream's last token is kept, too.
-  return recurrent_ ? std::min(n, n_states_ / std::max(n_decoding_, 1) - 1) : n;
+  return n_states_ ? std::min(n, *n_states_ / std::max(n_decoding_, 1) - 1) : n;
 }
 
 void Drafts::add_step(double ms) { ms_to_try_ = std::min(ms_to_try_ + kShareToTry * ms, kMostToTry * ms); }

@@ -2,6 +2,7 @@
 // Drafts in a batcher: how long a draft of each stream pays, the sequences of its branches, and the
 // acceptance rates learned from checked drafts.
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,7 +26,7 @@ class Drafts {
         n_vocab_(context.model().info().n_vocab),
         can_go_back_(context.cache().cuts_back()),
         recurrent_(context.model().info().recurrent),
-        n_states_(context.params().state_rewind) {}
+        n_states_(n_states(context, params)) {}
 
   /// Reports a step's time. A share of it may be spent on trying drafts where they did not pay before.
   void add_step(double ms);
@@ -57,6 +58,8 @@ class Drafts {
   /// Begins a stream's draft with the tokens that its constraint forces.
   void force(Stream& stream, const StepCost& cost);
   int ask_drafter(std::span<const StreamPtr> streams, const StepCost& cost, int n_to_read);
+  /// The states that models with recurrent layers keep, of the model or its draft model. Nothing for others.
+  static std::optional<int> n_states(const Context& context, const BatcherParams& params);
   static void prune(Stream& stream);
   bool tries(Stream& stream, const DraftTree& draft, const StepCost& cost);
 
@@ -66,8 +69,8 @@ class Drafts {
   const int n_vocab_;
   const bool can_go_back_;
   const bool recurrent_;
-  const int n_states_;  // ContextParams::state_rewind.
-  int n_decoding_ = 0;  // Streams of this step that share these states.
+  const std::optional<int> n_states_;  // ContextParams::state_rewind of recurrent models.
+  int n_decoding_ = 0;                 // Streams of this step that share these states.
   std::vector<Token> forced_;
   std::vector<DraftJob> jobs_;
   std::vector<Tail> tails_;  // Of this step; jobs_ points into it.
