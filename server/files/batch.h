@@ -46,8 +46,7 @@ struct Batch {
 
   /// It is ending: its results may be files already.
   bool has_files() const {
-    return status == BatchStatus::kFinalizing ||
-           (status == BatchStatus::kCancelling && !(output_file.empty() && error_file.empty()));
+    return !ended() && (status == BatchStatus::kFinalizing || !output_file.empty() || !error_file.empty());
   }
   bool ended() const {
     return status == BatchStatus::kFailed || status == BatchStatus::kCompleted ||

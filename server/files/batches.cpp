@@ -35,9 +35,23 @@ std::string_view answer_header(const HttpAnswer& answer, std::string_view name) 
   return {};
 }
 
+/// How a batch ends whose end was interrupted.
+BatchStatus ending_status(const Batch& batch) {
+  switch (batch.status) {
+    case BatchStatus::kFinalizing:
+      return BatchStatus::kCompleted;
+    case BatchStatus::kCancelling:
+      return BatchStatus::kCancelled;
+    default:
+      return BatchStatus::kFailed;
+  }
+}
+
 /// The time after which the request is sent again; nullopt: the response is its result.
 std::optional<std::chrono::milliseconds> retry_time(const HttpAnswer& answer, int n_tries) {
-  const bool is_overloaded = answer.status == 429;
+  const bool is_overloaded =
+      answer.status == 429 ||
+      (answer.status == 503 && answer.body.find(R"("code":"overloaded")") != std::string::npos);
   const std::string_view text = answer_header(answer, "Retry-After-Ms");
   if (text.empty() || (!is_overloaded && n_tries >= kMostTries)) return std::nullopt;
   std::int64_t ms = 1000;
@@ -227,17 +241,25 @@ Page<Batch> Batches::list(const ListQuery& query, const std::string& viewer) con
 
 std::optional<Batch> Batches::cancel(const std::string& viewer, const std::string& id) {
   if (!find(viewer, id)) return std::nullopt;
-  change(id, [](Batch& batch) {
-    if (!is_open(batch)) return false;
-    batch.status = BatchStatus::kCancelling;
-    batch.cancelling_at = seconds_now();
-    return true;
-  });
-  {
-    const std::lock_guard lock(mutex_);
-    has_news_ = true;
+  const auto tell = [this] {
+    {
+      const std::lock_guard lock(mutex_);
+      has_news_ = true;
+    }
+    changed_.notify_all();
+  };
+  try {
+    change(id, [](Batch& batch) {
+      if (!is_open(batch)) return false;
+      batch.status = BatchStatus::kCancelling;
+      batch.cancelling_at = seconds_now();
+      return true;
+    });
+  } catch (const ApiError&) {  // It is cancelled, but not on the disk.
+    tell();
+    throw;
   }
-  changed_.notify_all();
+  tell();
   return find(viewer, id);
 }
 
@@ -293,13 +315,22 @@ void Batches::begin_new() {
       return true;
     });
   }
+  bool has_begun = false;
   for (const Batch& batch : open) {
     const std::string& id = batch.id;
     try {
       if (batch.has_files()) {  // An earlier process was ending it.
-        end(id, batch.status == BatchStatus::kFinalizing ? BatchStatus::kCompleted : BatchStatus::kCancelled);
+        end(id, ending_status(batch), batch.errors);
       } else {
-        if (find_active(id) == active_.end()) begin(batch);
+        if (find_active(id) == active_.end()) {
+          if (has_begun) {  // Checking a large file takes long: results and other batches go first.
+            const std::lock_guard lock(mutex_);
+            has_news_ = true;
+            return;
+          }
+          has_begun = true;
+          begin(batch);
+        }
         if (batch.status == BatchStatus::kCancelling && find_active(id) != active_.end())
           end(id, BatchStatus::kCancelled);
       }
@@ -355,12 +386,12 @@ void Batches::take(Result result) {
     active.again.push_back(result.index);
     {
       const std::lock_guard lock(mutex_);
-      if (std::exchange(pauses_, true)) return;
+      if (!pausing_.insert(result.id).second) return;
     }
-    host_.after(*time, [this] {
+    host_.after(*time, [this, id = result.id] {
       {
         const std::lock_guard lock(mutex_);
-        pauses_ = false;
+        pausing_.erase(id);
         has_news_ = true;
       }
       changed_.notify_all();
@@ -392,12 +423,11 @@ std::size_t Batches::n_given_out() const {
 
 void Batches::give_out() {
   for (std::size_t n = n_given_out(); n < store_.setup().n_lines_at_once; ++n) {
-    {
+    const auto may_go_on = [this](const auto& active) {
       const std::lock_guard lock(mutex_);
-      if (pauses_ || stopping_) return;
-    }
-    const auto next =
-        std::find_if(active_.begin(), active_.end(), [](const auto& active) { return active->has_more(); });
+      return !stopping_ && active->has_more() && !pausing_.contains(active->batch.id);
+    };
+    const auto next = std::find_if(active_.begin(), active_.end(), may_go_on);
     if (next == active_.end()) return;
     active_.splice(active_.end(), active_, next);
     Active& active = **next;
@@ -450,7 +480,7 @@ void Batches::end(const std::string& id, BatchStatus status, std::vector<BatchEr
     active_.erase(place);
   }
   try {
-    keep_results(id, status);
+    keep_results(id, status, errors);
   } catch (const ApiError& error) {
     note_problem(id, error.what());
     if (errors.empty()) errors = one_error(error.code, error.what());
@@ -474,7 +504,7 @@ void Batches::end(const std::string& id, BatchStatus status, std::vector<BatchEr
 }
 
 /// The results become files of the folder.
-void Batches::keep_results(const std::string& id, BatchStatus status) {
+void Batches::keep_results(const std::string& id, BatchStatus status, const std::vector<BatchError>& errors) {
   struct Part {
     const char* end;
     std::string Batch::* file;
@@ -488,6 +518,7 @@ void Batches::keep_results(const std::string& id, BatchStatus status) {
       batch.status = BatchStatus::kFinalizing;
       batch.finalizing_at = seconds_now();
     }
+    if (status == BatchStatus::kFailed) batch.errors = errors;  // For a process that ends it again.
     for (const Part& part : kParts) {
       std::error_code error;
       const std::uintmax_t bytes = std::filesystem::file_size(part_of(id, part.end), error);

@@ -10,6 +10,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -88,7 +89,7 @@ class Batches {
   void cancel_requests(Active& active);
   void end_finished();
   void end(const std::string& id, BatchStatus status, std::vector<BatchError> errors = {});
-  void keep_results(const std::string& id, BatchStatus status);
+  void keep_results(const std::string& id, BatchStatus status, const std::vector<BatchError>& errors);
   void sync(bool at_once);
 
   FileStore& store_;
@@ -99,8 +100,8 @@ class Batches {
   std::condition_variable changed_;
   Records<Batch> records_;
   std::vector<Result> results_;
-  bool has_news_ = false;  ///< New or cancelled batches, or the end of a pause.
-  bool pauses_ = false;    ///< The server is overloaded: no request is given out.
+  bool has_news_ = false;          ///< New or cancelled batches, or the end of a pause.
+  std::set<std::string> pausing_;  ///< Ids of batches whose requests the server could not take.
   bool stopping_ = false;
   // The thread's own:
   Actives active_;  ///< The one whose turn it is comes first.
