@@ -158,19 +158,20 @@ weft_context* weft_context_create(const weft_model* model, const weft_context_pa
   return make(error, [&] {
     const std::shared_ptr<LoadedModel>& loaded = need(model, "model").loaded;
     const weft_context_params p = read(params, "params");
-    const ContextParams all = {.n_ctx = p.n_ctx,
-                               .n_sequences = p.n_sequences,
-                               .n_ubatch = p.n_ubatch,
-                               .n_source = p.n_source,
-                               .n_outputs = p.n_outputs,
-                               .n_threads = p.n_threads,
-                               .n_best = p.n_best,
-                               .k_type = cache_type(p.k_type, "k_type"),
-                               .v_type = cache_type(p.v_type, "v_type"),
-                               .rotate_cache = p.rotate_cache,
-                               .window_rewind = p.window_rewind,
-                               .state_rewind = static_cast<int>(std::clamp<std::int64_t>(p.state_rewind, -1, INT32_MAX)),
-                               .adapters = adapter_uses(p.adapters, p.n_adapters)};
+    const ContextParams all = {
+        .n_ctx = p.n_ctx,
+        .n_sequences = p.n_sequences,
+        .n_ubatch = p.n_ubatch,
+        .n_source = p.n_source,
+        .n_outputs = p.n_outputs,
+        .n_threads = p.n_threads,
+        .n_best = p.n_best,
+        .k_type = cache_type(p.k_type, "k_type"),
+        .v_type = cache_type(p.v_type, "v_type"),
+        .rotate_cache = p.rotate_cache,
+        .window_rewind = p.window_rewind,
+        .state_rewind = static_cast<int>(std::clamp<std::int64_t>(p.state_rewind, -1, INT32_MAX)),
+        .adapters = adapter_uses(p.adapters, p.n_adapters)};
     if (p.shares_with == nullptr)
       return std::make_unique<weft_context>(std::make_shared<ContextBox>(loaded, all));
     ContextBox& other = *p.shares_with->box;

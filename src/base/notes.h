@@ -1,6 +1,6 @@
 #pragma once
-// Notes on oddities of a file: a sentence each, for users. A hostile file has as many oddities as it has entries, so
-// their number is bounded.
+// Notes on oddities of a file: a sentence each, for users. A hostile file has as many oddities as it has
+// entries, so their number is bounded.
 #include <cstddef>
 #include <string>
 #include <utility>

@@ -125,7 +125,8 @@ fs::path BlockFiles::path_of(const base::Hash128& own) const {
 
 std::vector<base::CachedFile> BlockFiles::all_files() {
   std::vector<base::CachedFile> files = base::cached_files(folder_, kExtension);
-  std::erase_if(files, [](const base::CachedFile& file) { return !read_name(file.path.filename().string()); });
+  std::erase_if(files,
+                [](const base::CachedFile& file) { return !read_name(file.path.filename().string()); });
   n_bytes_ = 0;
   for (const base::CachedFile& file : files) n_bytes_ += file.bytes;
   return files;
