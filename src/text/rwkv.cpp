@@ -2,19 +2,13 @@
 // is unknown.
 #include <string>
 
+#include "base/ascii.h"
 #include "text/encoder.h"
 #include "text/token_trie.h"
 #include "weft/error.h"
 
 namespace weft::text {
 namespace {
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 std::vector<Token> normal_ids(const Vocabulary& vocabulary) {
   std::vector<Token> ids;
@@ -80,8 +74,9 @@ std::string bytes_of_literal(std::string_view text) {
       continue;
     }
     const char escaped = text[++i];
-    if (escaped == 'x' && i + 2 < text.size() && hex_digit(text[i + 1]) >= 0 && hex_digit(text[i + 2]) >= 0) {
-      bytes += static_cast<char>(hex_digit(text[i + 1]) * 16 + hex_digit(text[i + 2]));
+    if (escaped == 'x' && i + 2 < text.size() && base::hex_digit(text[i + 1]) >= 0 &&
+        base::hex_digit(text[i + 2]) >= 0) {
+      bytes += static_cast<char>(base::hex_digit(text[i + 1]) * 16 + base::hex_digit(text[i + 2]));
       i += 2;
     } else {
       bytes += escaped == 't' ? '\t' : escaped == 'n' ? '\n' : escaped == 'r' ? '\r' : escaped;
