@@ -109,11 +109,11 @@ void PrefixCache::settle(Stream& stream, Match match) {
                          ((match.n == index_.size(match.holder) && !is_snapshot(match.holder)) ||
                           (free_.empty() && idle_.size() == 1));
   if (take_over) {
-    if (match.n < index_.size(match.holder)) store_last(match.holder);
+    const bool is_whole = match.n == index_.size(match.holder);
+    if (!is_whole) store_last(match.holder);
     std::erase(idle_, match.holder);
     stream.cached.take_sequence(match.holder);
     is_snapshot(match.holder) = false;
-    const bool is_whole = match.n == index_.size(match.holder);
     index_.remove(match.holder);
     if (match.n > 0 || !is_whole) cut(match.holder, match.n);  // A sequence of only a source stays as it is.
     if (match.n == 0) context_.set_adapters(stream.cached.seq(), stream.origin().adapters);

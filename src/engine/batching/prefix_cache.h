@@ -158,8 +158,8 @@ class PrefixCache {
  private:
   /// The longest cached prefix of this origin; at least a holder of its source, if there is one.
   Match find(std::span<const Token> text, const TextOrigin& origin) const;
-  /// Restores a piece of `text`, whose cached prefix is `match`. There must be cells for it. False if there
-  /// is no room.
+  /// Restores a piece of `text`, whose cached prefix is `match`. There must be cells for it. False if all
+  /// sequences are in use.
   bool restore_piece(const StoredPiece& piece, const BlockStore::Taken& taken, std::span<const Token> text,
                      const TextOrigin& origin, const Match& match);
   /// Copies an idle sequence to the tiers, as far as this step may. What fails is given up.
@@ -177,8 +177,8 @@ class PrefixCache {
   SeqId take_free();
   /// Frees a sequence that the index does not know.
   void give_back(SeqId seq);
-  /// A copy of the match, in a sequence that the index does not know. Other idle ones make room. -1: there is
-  /// no room.
+  /// A copy of the match, in a sequence that the index does not know. Other idle ones make room. -1: the
+  /// cache is full.
   SeqId copy_prefix(const Match& match);
   bool is_idle(SeqId seq) const;
   std::vector<bool>::reference is_snapshot(SeqId seq) { return is_snapshot_[to_size(seq)]; }

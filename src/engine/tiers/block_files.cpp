@@ -39,18 +39,6 @@ struct Header {
 };
 static_assert(sizeof(Header) == 80 && std::has_unique_object_representations_v<Header>);
 
-std::optional<base::Hash128> from_hex(std::string_view text) {
-  if (text.size() != kHexDigits) return std::nullopt;
-  base::Hash128 hash;
-  for (std::size_t i = 0; i < kHexDigits; ++i) {
-    const std::size_t digit = std::string_view("0123456789abcdef").find(text[i]);
-    if (digit == std::string_view::npos) return std::nullopt;
-    std::uint64_t& half = i < kHexDigits / 2 ? hash.high : hash.low;
-    half = half << 4 | digit;
-  }
-  return hash;
-}
-
 /// The parts of a file's name.
 struct Name {
   base::Hash128 owner;
@@ -61,8 +49,8 @@ std::optional<Name> read_name(std::string_view name) {
   if (name.size() != 2 * kHexDigits + 1 + kExtension.size() || name[kHexDigits] != '-' ||
       !name.ends_with(kExtension))
     return std::nullopt;
-  const auto owner = from_hex(name.substr(0, kHexDigits));
-  const auto own = from_hex(name.substr(kHexDigits + 1, kHexDigits));
+  const auto owner = base::from_hex(name.substr(0, kHexDigits));
+  const auto own = base::from_hex(name.substr(kHexDigits + 1, kHexDigits));
   if (!owner || !own) return std::nullopt;
   return Name{*owner, *own};
 }
@@ -221,7 +209,7 @@ BlockFiles::Written BlockFiles::write(const Block& block, const base::Hash128& o
   return Written::kYes;
 }
 
-std::vector<std::byte> BlockFiles::read(const Block& block, const base::Hash128& own, int depth) {
+std::vector<std::byte> BlockFiles::read(const Block& block, const base::Hash128& own) {
   const fs::path path = path_of(own);
   try {
     const base::OpenFile file(path);
@@ -230,7 +218,6 @@ std::vector<std::byte> BlockFiles::read(const Block& block, const base::Hash128&
     std::vector<std::byte> state(to_size(head.header.n_state));
     if (file.read_at(head.n_bytes, state) < state.size()) throw_damaged(path, "it is cut");
     if (end_of_state(state) != head.header.state_end) throw_damaged(path, "its end is another file's");
-    touch(own, depth);
     return state;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kNotFound) return {};

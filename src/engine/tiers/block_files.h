@@ -54,9 +54,9 @@ class BlockFiles {
   /// Writes the file of a block, with `depth` blocks before it in its chain. Others of any owner are removed
   /// for it. Throws Error kIo.
   Written write(const Block& block, const base::Hash128& own, std::span<const std::byte> state, int depth);
-  /// The state of a block, and marks its file as used. Empty if there is no such file. Throws Error kIo, and
-  /// kInvalidFile for a damaged file, which is removed.
-  std::vector<std::byte> read(const Block& block, const base::Hash128& own, int depth);
+  /// The state of a block. Empty if there is no such file. Throws Error kIo, and kInvalidFile for a damaged
+  /// file, which is removed.
+  std::vector<std::byte> read(const Block& block, const base::Hash128& own);
   /// Marks its file as used.
   void touch(const base::Hash128& own, int depth);
   void remove(const base::Hash128& own);

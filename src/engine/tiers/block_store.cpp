@@ -345,7 +345,7 @@ void BlockStore::list_folder(std::unique_lock<std::mutex>& lock) {
 void BlockStore::use_file(const Job& job, const Block& block, const StateBytes& state, Result& result) {
   switch (job.task) {
     case Job::Task::kRead:
-      result.state = std::make_shared<const std::vector<std::byte>>(files_->read(block, job.own, job.depth));
+      result.state = std::make_shared<const std::vector<std::byte>>(files_->read(block, job.own));
       result.is_done = !result.state->empty();
       break;
     case Job::Task::kWrite:
