@@ -161,6 +161,14 @@ void Batches::note_problem(const std::string& id, std::string_view what) const {
   if (note_) note_(fmt::format("{}: {}", id, what));
 }
 
+void Batches::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    has_news_ = true;
+  }
+  changed_.notify_all();
+}
+
 void Batches::start(BatchHost host) {
   host_ = std::move(host);
   has_news_ = true;
@@ -222,9 +230,8 @@ Batch Batches::create(Batch batch) {
   {
     const std::lock_guard lock(mutex_);
     records_.put(batch);
-    has_news_ = true;
   }
-  changed_.notify_all();
+  wake();
   return batch;
 }
 
@@ -241,13 +248,6 @@ Page<Batch> Batches::list(const ListQuery& query, const std::string& viewer) con
 
 std::optional<Batch> Batches::cancel(const std::string& viewer, const std::string& id) {
   if (!find(viewer, id)) return std::nullopt;
-  const auto tell = [this] {
-    {
-      const std::lock_guard lock(mutex_);
-      has_news_ = true;
-    }
-    changed_.notify_all();
-  };
   try {
     change(id, [](Batch& batch) {
       if (!is_open(batch)) return false;
@@ -256,10 +256,10 @@ std::optional<Batch> Batches::cancel(const std::string& viewer, const std::strin
       return true;
     });
   } catch (const ApiError&) {  // It is cancelled, but not on the disk.
-    tell();
+    wake();
     throw;
   }
-  tell();
+  wake();
   return find(viewer, id);
 }
 
@@ -323,11 +323,8 @@ void Batches::begin_new() {
         end(id, ending_status(batch), batch.errors);
       } else {
         if (find_active(id) == active_.end()) {
-          if (has_begun) {  // Checking a large file takes long: results and other batches go first.
-            const std::lock_guard lock(mutex_);
-            has_news_ = true;
-            return;
-          }
+          if (has_begun)
+            return wake();  // Checking a large file takes long: results and other batches go first.
           has_begun = true;
           begin(batch);
         }
@@ -392,9 +389,8 @@ void Batches::take(Result result) {
       {
         const std::lock_guard lock(mutex_);
         pausing_.erase(id);
-        has_news_ = true;
       }
-      changed_.notify_all();
+      wake();
     });
     return;
   }

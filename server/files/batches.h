@@ -75,6 +75,9 @@ class Batches {
   std::filesystem::path part_of(const std::string& id, const char* end) const;
   void note_problem(const std::string& id, std::string_view what) const;
 
+  /// The thread looks for new and cancelled batches, and goes on with those whose pause has ended.
+  void wake();
+
   // On the thread:
   void work();
   News wait();

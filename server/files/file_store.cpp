@@ -38,8 +38,10 @@ int lock_folder(const fs::path& folder) {
     return Error(ErrorCode::kIo,
                  fmt::format("--files: cannot use the folder '{}': {}", folder.string(), why));
   };
-  std::error_code error;
-  if (fs::create_directories(folder, error)) fs::permissions(folder, fs::perms::owner_all, error);
+  try {
+    base::make_private_folder(folder);
+  } catch (const Error&) {  // The next call reports it.
+  }
   const int lock = ::open((folder / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kPrivate);
   if (lock < 0) throw refuse(std::strerror(errno));
   base::Descriptor owned(lock);
