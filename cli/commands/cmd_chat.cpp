@@ -493,8 +493,8 @@ int run(ChatOptions options) {
   if (info.recurrent || info.window > 0)
     context_of.n_sequences += std::min(options.snapshots.n, kMostSnapshots);
   Context context(loaded.model, context_of);
-  BatcherParams batcher =
-      batcher_params(options.speculation, load_draft(options.speculation, options, context, interrupt));
+  BatcherParams batcher = batcher_params(
+      options.speculation, load_draft(options.speculation, options, loaded.placed, context, interrupt));
   bound_snapshots(batcher, options.snapshots);
   set_cache_tiers(batcher, options.tiers);
   batcher.tiers.on_note = [&talk = options.talk](const std::string& why) {

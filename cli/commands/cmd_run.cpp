@@ -325,8 +325,8 @@ int run(RunOptions options) {
   ContextParams context_of = context_params(options.context, options.model);
   context_of.n_sequences = 1 + n_branch_sequences(options.speculation, *loaded.model);
   Context context(loaded.model, context_of);
-  BatcherParams batcher =
-      batcher_params(options.speculation, load_draft(options.speculation, options, context, interrupt));
+  BatcherParams batcher = batcher_params(
+      options.speculation, load_draft(options.speculation, options, loaded.placed, context, interrupt));
   batcher.n_step_tokens = options.n_chunk;
   Completer completer(context, batcher);
   const CancelOnInterrupt cancels(context);

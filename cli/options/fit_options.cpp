@@ -70,15 +70,10 @@ std::vector<Margin> target_margins(const ModelOptions& options, const Registry& 
   return margins;
 }
 
-PlanReport plan_of(const ModelOptions& model, const ContextOptions& context) {
-  const Talk silent{.quiet = true};
-  return inspect_plan(find_model(model.model, silent), model_params(model, context, silent));
-}
-
-OtherMargins margins_beside(const ModelOptions& model, const ContextOptions& context) {
+OtherMargins margins_beside(const PlacementReport& model) {
   return [&](const std::filesystem::path&, const Registry&) {
     std::vector<Margin> margins;
-    for (const PlanReport::Device& device : plan_of(model, context).devices)
+    for (const PlacementReport::Device& device : model.devices)
       if (device.name == kHost)
         margins.push_back({device.name, device.weights + device.cache + device.workspace});
     return margins;
@@ -106,7 +101,10 @@ OtherMargins margins_of_companions(const std::string& mmproj, const SpeculationO
     // The draft's own context may become as short (load_draft).
     if (expected.n_ctx == 0)
       expected.n_ctx = model.placement.n_ctx_min > 0 ? model.placement.n_ctx_min : kShortContext;
-    for (const PlanReport::Device& device : plan_of(draft, expected).devices)
+    const Talk silent{.quiet = true};
+    const PlanReport plan =
+        inspect_plan(find_model(draft.model, silent), model_params(draft, expected, silent));
+    for (const PlanReport::Device& device : plan.devices)
       margins.push_back({device.name, device.weights + device.cache + device.workspace});
     return margins;
   };

@@ -307,7 +307,9 @@ LoadedModel load_model(const ModelOptions& options, const Talk& talk, const Inte
   if (others)
     for (Margin& margin : others(path, *params.registry))
       params.placement.margins.push_back(std::move(margin));
+  LoadedModel loaded{.path = path};
   params.placed = [&](const PlacementReport& report) {
+    loaded.placed = report;
     if (!talk.verbose && !is_worth_a_table(report)) return;
     bar.done();
     for (const std::string& line : to_table(report)) note(talk, line);
@@ -316,7 +318,6 @@ LoadedModel load_model(const ModelOptions& options, const Talk& talk, const Inte
     bar.update(fraction);
     return !interrupt.requested();
   };
-  LoadedModel loaded{.path = path};
   const std::string why = choose_split(path, options, context.n_texts, params);
   loaded.model = Model::load(path, params);
   bar.done();

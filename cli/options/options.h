@@ -76,6 +76,7 @@ void add_model_options(CLI::App& app, ModelOptions& options);
 struct LoadedModel {
   std::filesystem::path path;
   std::shared_ptr<const Model> model;
+  PlacementReport placed = {};
   double load_ms = 0.0;
 };
 struct ContextOptions {

@@ -139,18 +139,16 @@ ContextParams draft_context_params(const SpeculationOptions& options, const Cont
 }
 
 std::shared_ptr<Context> load_draft(const SpeculationOptions& options, const GenerationOptions& generation,
-                                    const Context& context, const InterruptGuard& interrupt) {
+                                    const PlacementReport& placed, const Context& context,
+                                    const InterruptGuard& interrupt) {
   if (const std::string why = why_no_draft_model(options); !why.empty())
     note(generation.talk, "weft: note: " + why);
   if (speculation_of(options) != Speculation::kModel) return nullptr;
   ContextOptions expected = generation.context;
   if (options.n_ctx > 0) expected.n_ctx = options.n_ctx;
   expected.state_rewind = context.params().state_rewind;
-  ContextOptions loaded_context = generation.context;
-  loaded_context.n_ctx = context.params().n_ctx;
-  const LoadedModel loaded =
-      load_model(draft_model_options(options, generation.model), generation.talk, interrupt, expected,
-                 margins_beside(generation.model, loaded_context));
+  const LoadedModel loaded = load_model(draft_model_options(options, generation.model), generation.talk,
+                                        interrupt, expected, margins_beside(placed));
   ContextParams params = draft_context_params(options, context.params());
   if (const int n_fit = loaded.model->info().n_ctx_fit; n_fit > 0)
     params.n_ctx = std::min(params.n_ctx, n_fit);

@@ -33,10 +33,11 @@ BatcherParams batcher_params(const SpeculationOptions& options, std::shared_ptr<
 ModelOptions draft_model_options(const SpeculationOptions& options, const ModelOptions& model);
 /// The parameters of the draft model's context, made from the parameters `model` of the model's context.
 ContextParams draft_context_params(const SpeculationOptions& options, const ContextParams& model);
-/// Loads the draft model, if the options have one, with a context that takes turns with `context`. Notes on
-/// stderr if the options name a draft model without use.
+/// Loads the draft model, if the options have one, with a context that takes turns with `context`. `placed`
+/// is where the main model is. Notes on stderr if the options name a draft model without use.
 std::shared_ptr<Context> load_draft(const SpeculationOptions& options, const GenerationOptions& generation,
-                                    const Context& context, const InterruptGuard& interrupt);
+                                    const PlacementReport& placed, const Context& context,
+                                    const InterruptGuard& interrupt);
 /// ContextParams::state_rewind for the drafts of `n_running` completions at a time.
 int n_draft_states(const SpeculationOptions& options, int n_running);
 /// Sequences for the branches of one completion's drafts. 0 if its drafts have no branches.
