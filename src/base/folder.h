@@ -24,8 +24,8 @@ struct CachedFile {
 };
 
 /// The files of a folder whose names end in `extension`, the least recently used first. Removes their
-/// temporary files that ended processes have left (atomic_file.h). Other processes may remove files
-/// meanwhile.
+/// temporary files that ended processes have left (atomic_file.h). Other processes may
+/// remove files at the same time.
 std::vector<CachedFile> cached_files(const std::filesystem::path& folder, std::string_view extension);
 
 }  // namespace weft::base

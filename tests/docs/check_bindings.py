@@ -121,7 +121,7 @@ MISSING = {
 
 
 def braces(text: str, start: int) -> str:
-    """The text between the first brace from `start` on and its counterpart."""
+    """What stands between the first brace from `start` on and its counterpart."""
     begin = text.index("{", start) + 1
     depth, at = 1, begin
     while depth > 0:
@@ -131,7 +131,7 @@ def braces(text: str, start: int) -> str:
 
 
 def fields(header: str, name: str) -> list[str]:
-    """The fields of a struct, in a header's text."""
+    """The fields of a struct, in a header."""
     text = re.sub(r"//[^\n]*", "", header)
     for part in name.split("::"):
         text = braces(text, re.search(rf"\bstruct {part}\b[^;{{]*{{", text).start())
