@@ -10,6 +10,7 @@ Needs: glslangValidator 15 or newer, as in Debian 13. The files are committed.
 
 import argparse
 import hashlib
+import os
 import re
 import subprocess
 import sys
@@ -30,7 +31,8 @@ def sources(file: Path, known: list[Path]) -> list[Path]:
 
 def sums() -> str:
     files = sorted(sources(SHADERS / f"{NAME}.comp", []))
-    return "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  ../{file.name}\n" for file in files)
+    return "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {os.path.relpath(file, SHADERS / 'compiled')}\n"
+                   for file in files)  # fmt: skip
 
 
 def main() -> int:

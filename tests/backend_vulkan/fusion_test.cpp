@@ -1,5 +1,5 @@
 // A layer's ops that share launches give the bits that they give apart, in fewer phases.
-#include "backend/vulkan/fusion.h"
+#include "backend/gpu/fusion.h"
 
 #include <gtest/gtest.h>
 
@@ -329,7 +329,7 @@ TEST(VulkanFusion, MergedPagesHaveTheCodesOfAttentionTiles) {
                              many = attending.run(*devices.front(), Attending::kMaxRows);
     EXPECT_EQ(few, std::vector<float>(many.begin(), many.begin() + 3 * kColumns));
     EXPECT_GT(std::abs(few[1]), 0.0f);
-    const vulkan::Fusion fusion(attending.graph, live_nodes(attending.graph), true);
+    const gpu::Fusion fusion(attending.graph, live_nodes(attending.graph), true);
     EXPECT_TRUE(fusion.makes_codes(attending.attention));
     EXPECT_EQ(fusion.makes_floats(attending.attention), shows_attention);
   }
@@ -343,7 +343,7 @@ TEST(VulkanFusion, KnowsNodesWithoutLaunches) {
     return id;
   };
   const auto check = [&](const Layer& layer, bool codes, bool alone) {
-    const vulkan::Fusion fusion(layer.graph, live_nodes(layer.graph), codes);
+    const gpu::Fusion fusion(layer.graph, live_nodes(layer.graph), codes);
     const NodeId sum = layer.graph.value(layer.y).producer,
                  down = layer.graph.value(value(layer, "down")).producer;
     EXPECT_EQ(fusion.product_of(sum), alone ? down : kNoNode);
@@ -363,9 +363,9 @@ TEST(VulkanFusion, KnowsNodesWithoutLaunches) {
   check(apart, true, false);
 
   const Layer normed(false, {.norms_down = true});
-  const vulkan::Fusion fusion(normed.graph, live_nodes(normed.graph), true);
+  const gpu::Fusion fusion(normed.graph, live_nodes(normed.graph), true);
   const auto maker = [&](std::string_view name) { return normed.graph.value(value(normed, name)).producer; };
-  const vulkan::RowTail& tail = fusion.tail(maker("down"));
+  const gpu::RowTail& tail = fusion.tail(maker("down"));
   EXPECT_EQ(tail.own_norm, maker("down.norm"));
   EXPECT_EQ(tail.sum, maker("y"));
   EXPECT_EQ(tail.norm, maker("next.norm"));
@@ -387,9 +387,9 @@ struct Behind {
   ValueId sum(ValueId a, ValueId b) { return graph.add(ops::Add{}, {a, b}, "sum"); }
   NodeId maker(ValueId value) const { return graph.value(value).producer; }
   /// The product's tail, where these values are the graph's outputs.
-  vulkan::RowTail tail(std::initializer_list<ValueId> outputs) {
+  gpu::RowTail tail(std::initializer_list<ValueId> outputs) {
     for (const ValueId output : outputs) graph.add_output(output);
-    return vulkan::Fusion(graph, live_nodes(graph), false).tail(maker(product));
+    return gpu::Fusion(graph, live_nodes(graph), false).tail(maker(product));
   }
 
   Graph graph;
@@ -410,7 +410,7 @@ TEST(VulkanFusion, FusesOnlyRowWiseNodesAfterProducts) {
   {
     Behind of;  // Another node reads the norm,
     const ValueId norm = of.norm(of.product), sum = of.sum(norm, of.x);
-    const vulkan::RowTail tail = of.tail({sum, norm});
+    const gpu::RowTail tail = of.tail({sum, norm});
     EXPECT_EQ(tail.sum, kNoNode);
     EXPECT_EQ(tail.norm, of.maker(norm));
   }

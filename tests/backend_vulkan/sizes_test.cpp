@@ -1,9 +1,9 @@
 // Sizes of tiles and workgroups, of devices that are made up as drivers describe them.
-#include "backend/vulkan/sizes.h"
+#include "backend/gpu/sizes.h"
 
 #include <gtest/gtest.h>
 
-namespace weft::vulkan {
+namespace weft::gpu {
 namespace {
 
 struct MadeUp {
@@ -88,4 +88,4 @@ TEST(VulkanSizes, SubgroupsOfMatricesMakeWholeTiles) {
 }
 
 }  // namespace
-}  // namespace weft::vulkan
+}  // namespace weft::gpu

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "backend/cells.h"
-#include "backend/vulkan/launches.h"
+#include "backend/gpu/launches.h"
 #include "backend/vulkan/plan.h"
 #include "backend/vulkan/tensors.h"
 #include "base/check.h"
@@ -14,20 +14,6 @@
 #include "weft/error.h"
 
 namespace weft::vulkan {
-
-std::optional<std::uint32_t> stored_type(DType dtype) {
-  switch (dtype) {
-#define STORED_TYPE(name, number) \
-  case DType::name:               \
-    return number;
-#include "backend/vulkan/shaders/stored_types.glsl"
-#undef STORED_TYPE
-    default:
-      return std::nullopt;
-  }
-}
-
-bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16; }
 
 namespace {
 
@@ -85,7 +71,7 @@ class VulkanDevice final : public Device {
   }
   const DeviceInfo& info() const override { return info_; }
   bool in_order() const override { return true; }  // One queue, and barriers at the begin of every step.
-  bool supports(const Graph& graph, const Node& node) const override { return can_launch(graph, node); }
+  bool supports(const Graph& graph, const Node& node) const override { return gpu::can_launch(graph, node); }
 
   std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const override {
     if (shape.size() < 2) return row_bytes(kind == ValueKind::kWeight ? DType::kF32 : dtype, product(shape));

@@ -60,7 +60,7 @@ bool has_extension(VkPhysicalDevice physical, const char* name) {
 }
 
 /// The products of signed bytes with exact sums that its subgroups make.
-std::vector<MatrixShape> matrix_shapes(VkInstance instance, VkPhysicalDevice physical) {
+std::vector<gpu::MatrixShape> matrix_shapes(VkInstance instance, VkPhysicalDevice physical) {
   const auto get = reinterpret_cast<GetCooperativeMatrixProperties>(
       vkGetInstanceProcAddr(instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
   std::uint32_t n = 0;
@@ -68,7 +68,7 @@ std::vector<MatrixShape> matrix_shapes(VkInstance instance, VkPhysicalDevice phy
   std::vector<CooperativeMatrixProperties> kinds(n);
   if (get(physical, &n, kinds.data()) < VK_SUCCESS) return {};
   kinds.resize(n);
-  std::vector<MatrixShape> shapes;
+  std::vector<gpu::MatrixShape> shapes;
   for (const CooperativeMatrixProperties& kind : kinds)
     if (kind.a == kSignedByteComponents && kind.b == kSignedByteComponents &&
         kind.c == kSignedWordComponents && kind.result == kSignedWordComponents &&
@@ -178,15 +178,15 @@ Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool sta
       knows_full && has_full.subgroupSizeControl == VK_TRUE && has_full.computeFullSubgroups == VK_TRUE;
   abilities_.narrow_loads &=
       has12.storageBuffer8BitAccess == VK_TRUE && has11.storageBuffer16BitAccess == VK_TRUE;
-  DeviceLimits device_limits = {.subgroup = subgroup_size_,
-                                .shared_bytes = properties_.limits.maxComputeSharedMemorySize,
-                                .threads = threads_of(properties_.limits),
-                                .subgroups = max_subgroups_};
+  gpu::DeviceLimits device_limits = {.subgroup = subgroup_size_,
+                                     .shared_bytes = properties_.limits.maxComputeSharedMemorySize,
+                                     .threads = threads_of(properties_.limits),
+                                     .subgroups = max_subgroups_};
   if (WEFT_COOPERATIVE_SHADER && abilities_.matrices && abilities_.byte_dots && abilities_.shuffles &&
       abilities_.narrow_loads && can_require_subgroup_size_ && has_matrices.cooperative_matrix == VK_TRUE &&
       has12.vulkanMemoryModel == VK_TRUE && has12.shaderInt8 == VK_TRUE)
     device_limits.matrices = matrix_shapes(instance_->handle(), physical);
-  sizes_ = sizes_of(device_limits);
+  sizes_ = gpu::sizes_of(device_limits);
   abilities_.matrices = sizes_.matrix.has_value();
 
   std::vector<const char*> extensions;

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "backend/gpu/sizes.h"
 #include "backend/vulkan/abilities.h"
-#include "backend/vulkan/sizes.h"
 
 namespace weft::vulkan {
 
@@ -100,7 +100,7 @@ class Gpu {
   /// memory.
   bool far_from_host() const { return far_from_host_; }
   const Abilities& abilities() const { return abilities_; }
-  const Sizes& sizes() const { return sizes_; }
+  const gpu::Sizes& sizes() const { return sizes_; }
 
   /// To the one queue. `fence` may be null.
   void submit(std::span<const VkCommandBuffer> commands, VkFence fence);
@@ -128,7 +128,7 @@ class Gpu {
   VkPhysicalDevice physical_;
   bool staging_;
   Abilities abilities_;
-  Sizes sizes_;
+  gpu::Sizes sizes_;
   bool memory_budget_ = false;
   VkPhysicalDeviceProperties properties_ = {};
   VkPhysicalDeviceMemoryProperties memory_ = {};

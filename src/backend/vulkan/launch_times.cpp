@@ -1,39 +1,10 @@
 #include "backend/vulkan/launch_times.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "base/to_size.h"
 
 namespace weft::vulkan {
-namespace {
-
-/// "blk.3.ffn_down.weight" as "ffn_down".
-std::string without_layer(const std::string& name) {
-  std::string text = name;
-  const std::size_t end = text.find_first_not_of("0123456789", 4);
-  if (text.starts_with("blk.") && end != std::string::npos && text[end] == '.') text.erase(0, end + 1);
-  if (text.ends_with(".weight")) text.resize(text.size() - 7);
-  return text;
-}
-
-}  // namespace
-
-std::string work_name(const Graph& graph, const Launch& launch) {
-  const Node& node = graph.node(launch.node);
-  const std::string shader = name(launch.shader);
-  if (!shader.starts_with("matmul")) return shader + " " + std::string(weft::to_string(node.op));
-  const ValueInfo& weight = graph.value(node.inputs[0]);
-  const Shape& s = weight.shape;
-  double bytes = static_cast<double>(row_bytes(weight.dtype, s.columns()));
-  const bool experts = get_op<ops::MatmulExperts>(node) != nullptr;
-  for (int i = experts ? 1 : 0; i + 1 < s.rank(); ++i) bytes *= static_cast<double>(s[i].constant());
-  if (experts)
-    bytes *= static_cast<double>(std::min(s[0].constant(), graph.value(node.inputs[2]).shape.columns()));
-  char size[32];
-  std::snprintf(size, sizeof size, ", %.1f MB", bytes * 1e-6);
-  return shader + " " + without_layer(weight.name) + size;
-}
 
 LaunchTimes::LaunchTimes(Gpu& gpu, Profile& profile, std::span<const std::string> names)
     : gpu_(gpu), profile_(profile) {

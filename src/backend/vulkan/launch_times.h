@@ -8,15 +8,9 @@
 #include <vector>
 
 #include "backend/vulkan/gpu.h"
-#include "backend/vulkan/launches.h"
 #include "weft/profile.h"
 
 namespace weft::vulkan {
-
-/// The name of a launch, with layers taken together: "matmul_codes ffn_up, 9.4 MB" for a weight that it
-/// reads. For a stack it has the bytes of one row's experts. Its reads are not in Profile::Work::bytes, which
-/// is compared with the processor's memory.
-std::string work_name(const Graph& graph, const Launch& launch);
 
 class LaunchTimes {
  public:

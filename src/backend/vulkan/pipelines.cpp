@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "backend/vulkan/grids.h"
+#include "backend/gpu/grids.h"
 #include "base/atomic_file.h"
 #include "base/check.h"
 #include "base/read_file.h"
@@ -13,42 +13,6 @@
 
 namespace weft::vulkan {
 namespace {
-
-// In the order of Shader.
-constexpr const char* kNames[kNumShaders] = {
-    "attention",
-    "batch_matmul",
-    "best",
-    "bring_inputs",
-    "delta_rule",
-    "elementwise",
-    "experts",
-    "get_rows",
-    "hadamard",
-    "log_sum_exp",
-    "matmul",
-    "matmul_codes",
-    "matmul_cooperative",
-    "matmul_tiles",
-    "matmul_tiles_codes",
-    "merge_pages",
-    "move_cells",
-    "norm",
-    "pad",
-    "quantise",
-    "ragged_attention",
-    "ragged_mean",
-    "reduce",
-    "rope",
-    "selective_scan",
-    "short_conv",
-    "softmax",
-    "sort_experts",
-    "store_cache",
-    "store_turned",
-    "transpose",
-    "unfold",
-};
 
 /// The one form of a shader that uses all that it can of what there is.
 const ShaderForm& best_form(const char* shader, const Abilities& abilities) {
@@ -75,8 +39,6 @@ std::vector<std::byte> read_cache(const std::filesystem::path& path) {
 
 }  // namespace
 
-const char* name(Shader shader) { return kNames[static_cast<std::size_t>(shader)]; }
-
 Pipelines::Pipelines(Gpu& gpu, std::filesystem::path cache_file)
     : gpu_(gpu), cache_file_(std::move(cache_file)) {
   const VkPushConstantRange range = {VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(Push)};
@@ -100,27 +62,27 @@ Pipelines::~Pipelines() {
   vkDestroyPipelineLayout(gpu_.handle(), layout_, nullptr);
 }
 
-VkShaderModule Pipelines::module(Shader shader) {
-  VkShaderModule& result = modules_[static_cast<std::size_t>(shader)];
+VkShaderModule Pipelines::module(Kernel kernel) {
+  VkShaderModule& result = modules_[static_cast<std::size_t>(kernel)];
   if (result != VK_NULL_HANDLE) return result;
-  const auto words = best_form(name(shader), gpu_.abilities()).words;
+  const auto words = best_form(name(kernel), gpu_.abilities()).words;
   VkShaderModuleCreateInfo create = {VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
   create.codeSize = words.size_bytes();
   create.pCode = words.data();
-  check(vkCreateShaderModule(gpu_.handle(), &create, nullptr, &result), name(shader));
+  check(vkCreateShaderModule(gpu_.handle(), &create, nullptr, &result), name(kernel));
   return result;
 }
 
-VkPipeline Pipelines::get(Shader shader, const std::vector<std::uint32_t>& constants) {
+VkPipeline Pipelines::get(Kernel kernel, const std::vector<std::uint32_t>& constants) {
   const std::lock_guard lock(mutex_);
-  VkPipeline& result = pipelines_[{shader, constants}];
+  VkPipeline& result = pipelines_[{kernel, constants}];
   if (result != VK_NULL_HANDLE) return result;
-  result = make(shader, constants, 0, cache_);
+  result = make(kernel, constants, 0, cache_);
   changed_ = true;
   return result;
 }
 
-VkPipeline Pipelines::make(Shader shader, const std::vector<std::uint32_t>& constants,
+VkPipeline Pipelines::make(Kernel kernel, const std::vector<std::uint32_t>& constants,
                            VkPipelineCreateFlags flags, VkPipelineCache cache) {
   std::vector<VkSpecializationMapEntry> entries;
   for (std::uint32_t i = 0; i < constants.size(); ++i) entries.push_back({i, i * 4, 4});
@@ -130,25 +92,25 @@ VkPipeline Pipelines::make(Shader shader, const std::vector<std::uint32_t>& cons
   create.flags = flags;
   create.stage = {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO};
   create.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
-  create.stage.module = module(shader);
+  create.stage.module = module(kernel);
   create.stage.pName = "main";
   create.stage.pSpecializationInfo = &special;
   // Shuffles count on every thread of a subgroup being there, and on how many those are.
   VkPipelineShaderStageRequiredSubgroupSizeCreateInfoEXT required = {
       VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO_EXT};
   required.requiredSubgroupSize = gpu_.subgroup_size();
-  if ((best_form(name(shader), gpu_.abilities()).needs & (kShuffles | kMatrices)) != 0) {
+  if ((best_form(name(kernel), gpu_.abilities()).needs & (kShuffles | kMatrices)) != 0) {
     create.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT_EXT;
     if (gpu_.can_require_subgroup_size()) create.stage.pNext = &required;
   }
   create.layout = layout_;
   VkPipeline result = VK_NULL_HANDLE;
-  check(vkCreateComputePipelines(gpu_.handle(), cache, 1, &create, nullptr, &result), name(shader));
+  check(vkCreateComputePipelines(gpu_.handle(), cache, 1, &create, nullptr, &result), name(kernel));
   return result;
 }
 
 std::vector<std::pair<std::string, double>> Pipelines::statistics(
-    Shader shader, const std::vector<std::uint32_t>& constants) {
+    Kernel kernel, const std::vector<std::uint32_t>& constants) {
   if (!gpu_.has_statistics()) return {};
   const auto get_executables = reinterpret_cast<PFN_vkGetPipelineExecutablePropertiesKHR>(
       vkGetDeviceProcAddr(gpu_.handle(), "vkGetPipelineExecutablePropertiesKHR"));
@@ -157,7 +119,7 @@ std::vector<std::pair<std::string, double>> Pipelines::statistics(
   const std::lock_guard lock(mutex_);
   VkPipelineInfoKHR pipeline = {VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR};
   // Pipelines from a cache report nothing.
-  pipeline.pipeline = make(shader, constants, VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR, VK_NULL_HANDLE);
+  pipeline.pipeline = make(kernel, constants, VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR, VK_NULL_HANDLE);
   std::uint32_t n_executables = 0;
   get_executables(gpu_.handle(), &pipeline, &n_executables, nullptr);
   std::vector<std::pair<std::string, double>> result;
@@ -188,7 +150,7 @@ std::vector<std::pair<std::string, double>> Pipelines::statistics(
 VkDeviceAddress Pipelines::grids() {
   const std::lock_guard lock(mutex_);
   if (grids_ == nullptr) {
-    const std::vector<std::uint16_t> table = grid_table();
+    const std::vector<std::uint16_t> table = gpu::grid_table();
     auto made = std::make_unique<Buffer>(gpu_, Place::kDevice, std::as_bytes(std::span(table)).size());
     made->write(0, std::as_bytes(std::span(table)));
     grids_ = std::move(made);

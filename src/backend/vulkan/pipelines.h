@@ -12,57 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "backend/gpu/kernel.h"
 #include "backend/vulkan/gpu.h"
 
 namespace weft::vulkan {
 
-enum class Shader : std::uint8_t {
-  kAttention,
-  kBatchMatmul,
-  kBest,
-  kBringInputs,
-  kDeltaRule,
-  kElementwise,
-  kExperts,
-  kGetRows,
-  kHadamard,
-  kLogSumExp,
-  kMatmul,
-  kMatmulCodes,
-  kMatmulCooperative,
-  kMatmulTiles,
-  kMatmulTilesCodes,
-  kMergePages,
-  kMoveCells,
-  kNorm,
-  kPad,
-  kQuantise,
-  kRaggedAttention,
-  kRaggedMean,
-  kReduce,
-  kRope,
-  kSelectiveScan,
-  kShortConv,
-  kSoftmax,
-  kSortExperts,
-  kStoreCache,
-  kStoreTurned,
-  kTranspose,
-  kUnfold,
-};
-inline constexpr int kNumShaders = 32;
-const char* name(Shader shader);
-
-/// A launch's parameters for its shader at recording time; as in shaders/common.glsl. Within the 128 bytes
-/// that every driver takes.
-struct Push {
-  std::uint64_t addresses = 0;
-  std::uint64_t step = 0;
-  std::uint32_t tensors[12] = {};
-  std::uint32_t params[14] = {};
-  std::uint64_t grids = 0;
-};
-static_assert(sizeof(Push) == 128);
+using gpu::Kernel;
+using gpu::Push;
 
 /// Thread-safe.
 class Pipelines {
@@ -75,9 +31,9 @@ class Pipelines {
 
   VkPipelineLayout layout() const { return layout_; }
   /// With the values of the shader's constants 0, 1, ...
-  VkPipeline get(Shader shader, const std::vector<std::uint32_t>& constants);
+  VkPipeline get(Kernel kernel, const std::vector<std::uint32_t>& constants);
   /// The driver compiler's report on such a pipeline, which is made again for this; see device.h.
-  std::vector<std::pair<std::string, double>> statistics(Shader shader,
+  std::vector<std::pair<std::string, double>> statistics(Kernel kernel,
                                                          const std::vector<std::uint32_t>& constants);
   /// The address of the table of grids (grids.h), which is copied to the device at the first call.
   VkDeviceAddress grids();
@@ -85,8 +41,8 @@ class Pipelines {
   void save() noexcept;
 
  private:
-  VkShaderModule module(Shader shader);
-  VkPipeline make(Shader shader, const std::vector<std::uint32_t>& constants, VkPipelineCreateFlags flags,
+  VkShaderModule module(Kernel kernel);
+  VkPipeline make(Kernel kernel, const std::vector<std::uint32_t>& constants, VkPipelineCreateFlags flags,
                   VkPipelineCache cache);
 
   Gpu& gpu_;
@@ -95,9 +51,9 @@ class Pipelines {
   bool changed_ = false;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
-  VkShaderModule modules_[kNumShaders] = {};
+  VkShaderModule modules_[gpu::kNumKernels] = {};
   std::unique_ptr<Buffer> grids_;
-  std::map<std::pair<Shader, std::vector<std::uint32_t>>, VkPipeline> pipelines_;
+  std::map<std::pair<Kernel, std::vector<std::uint32_t>>, VkPipeline> pipelines_;
 };
 
 }  // namespace weft::vulkan

@@ -1,8 +1,6 @@
 #pragma once
 // How tensors live on a Vulkan device: as they cross the contract, byte by byte. Vectors of weights are
 // floats.
-#include <optional>
-
 #include "backend/vulkan/gpu.h"
 #include "weft/backend/device.h"
 
@@ -30,9 +28,5 @@ class Tensor final : public DeviceTensor {
   Place place_;
   Buffer buffer_;
 };
-
-/// The shaders' name of a type that they can unpack (shaders/stored_types.glsl), if there is one.
-std::optional<std::uint32_t> stored_type(DType dtype);
-bool is_float(DType dtype);  ///< F32, F16 or BF16: read element by element, and written.
 
 }  // namespace weft::vulkan

@@ -3,7 +3,7 @@
 #include "codes.glsl"
 
 #define STORED_TYPE(name, number) const uint name = number;
-#include "stored_types.glsl"
+#include "../../gpu/stored_types.inc"
 #undef STORED_TYPE
 
 const int kIQ4Values[16] = int[](-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);

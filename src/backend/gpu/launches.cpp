@@ -1,19 +1,19 @@
-#include "backend/vulkan/launches.h"
+#include "backend/gpu/launches.h"
 
 #include <algorithm>
 #include <bit>
 
-#include "backend/vulkan/grids.h"
-#include "backend/vulkan/launch_builder.h"
-#include "backend/vulkan/launches_attention.h"
-#include "backend/vulkan/launches_general.h"
-#include "backend/vulkan/launches_products.h"
-#include "backend/vulkan/tensors.h"
+#include "backend/gpu/grids.h"
+#include "backend/gpu/kernel.h"
+#include "backend/gpu/launch_builder.h"
+#include "backend/gpu/launches_attention.h"
+#include "backend/gpu/launches_general.h"
+#include "backend/gpu/launches_products.h"
 #include "base/check.h"
 #include "base/to_size.h"
 #include "graph/indices.h"
 
-namespace weft::vulkan {
+namespace weft::gpu {
 namespace {
 
 template <class... Fs>
@@ -31,8 +31,8 @@ constexpr std::int64_t kMaxBroughtWords = 1 << 18;
 template <typename T, typename... Ops>
 inline constexpr bool kIsOneOf = (std::is_same_v<T, Ops> || ...);
 template <typename T>
-inline constexpr bool kAlways = kIsOneOf<T, ops::Norm, ops::Hadamard, ops::TopK, ops::Best, ops::LogSumExp,
-                                         ops::ExpertWeights, ops::SumExperts>;
+inline constexpr bool kAlways = kIsOneOf<T, ops::Norm, ops::Hadamard, ops::DeltaRule, ops::TopK, ops::Best,
+                                         ops::LogSumExp, ops::ExpertWeights, ops::SumExperts>;
 
 class Builder {
  public:
@@ -84,9 +84,9 @@ class Builder {
   DType dtype(ValueId value) const { return builder_.dtype(value); }
   std::uint32_t type(ValueId value) const { return builder_.type(value); }
   std::uint32_t columns(ValueId value) const { return builder_.columns(value); }
-  Launch& add(Shader shader, std::vector<std::uint32_t> constants, const Dim& rows,
+  Launch& add(Kernel kernel, std::vector<std::uint32_t> constants, const Dim& rows,
               std::initializer_list<ValueId> tensors, std::initializer_list<std::uint32_t> params) {
-    return builder_.add(shader, std::move(constants), rows, tensors, params);
+    return builder_.add(kernel, std::move(constants), rows, tensors, params);
   }
 
   void launch(const ops::Norm& op, const Node& node) {
@@ -96,7 +96,7 @@ class Builder {
     groups = groups * (shape(x).columns() / group);
     const ValueId weight = optional(node, 1), bias = optional(node, 2);
     const bool floats = fusion_.makes_floats(node.output), codes = fusion_.makes_codes(node.output);
-    Launch& launch = add(Shader::kNorm, {word(op.kind), floats, codes}, groups,
+    Launch& launch = add(Kernel::kNorm, {word(op.kind), floats, codes}, groups,
                          {x, weight, bias, floats ? node.output : kNoValue},
                          {word(group), word(op.eps), weight != kNoValue, bias != kNoValue});
     launch.groups = groups_for(1, 1);
@@ -107,7 +107,7 @@ class Builder {
     const ValueId x = node.inputs[0];
     Dim blocks = shape(x).row_dim();
     blocks = blocks * (shape(x).columns() / op.block);
-    add(Shader::kHadamard, {word(std::int64_t{op.block})}, blocks, {x, node.output}, {}).groups =
+    add(Kernel::kHadamard, {word(std::int64_t{op.block})}, blocks, {x, node.output}, {}).groups =
         groups_for(1, 1);
   }
 
@@ -115,9 +115,9 @@ class Builder {
   void leave_one_row_out(const Node& node, std::size_t first) {
     for (std::size_t i = first; i < program_.launches.size(); ++i) {
       Launch& launch = program_.launches[i];
-      WEFT_CHECK(launch.shader == Shader::kNorm || launch.shader == Shader::kElementwise);
+      WEFT_CHECK(launch.kernel == Kernel::kNorm || launch.kernel == Kernel::kElementwise);
       const std::uint32_t one_row =
-          launch.shader == Shader::kNorm ? 1 : columns(node.output);  // Or elements.
+          launch.kernel == Kernel::kNorm ? 1 : columns(node.output);  // Or elements.
       launch.groups = [one_row, all = std::move(launch.groups)](const StepSizes& step) -> Groups {
         return step.rows <= one_row ? Groups{0, 0, 0} : all(step);
       };
@@ -126,7 +126,7 @@ class Builder {
 
   void activate_to_codes(const Node& node, std::uint32_t op, Activation kind) {
     const std::uint32_t n = columns(node.output);
-    Launch& launch = add(Shader::kQuantise, {op, word(kind)}, shape(node.output).row_dim(),
+    Launch& launch = add(Kernel::kQuantise, {op, word(kind)}, shape(node.output).row_dim(),
                          {node.inputs[0], kNoValue, optional(node, 1)}, {n});
     launch.groups = groups_for(n / kBlock, 64);
     builder_.make_codes(node, launch, 1);
@@ -136,7 +136,7 @@ class Builder {
     const std::uint32_t n = columns(node.output);
     const std::size_t bytes = row_bytes(dtype(node.inputs[0]), n);
     Launch& launch = add(
-        Shader::kGetRows, {type(node.inputs[0])}, shape(node.output)[0],
+        Kernel::kGetRows, {type(node.inputs[0])}, shape(node.output)[0],
         {node.inputs[0], node.inputs[1], node.output},
         {n, word(static_cast<std::int64_t>(bytes)), word(shape(node.inputs[0])[0].value(graph_.bounds()))});
     launch.grids = has_grid(dtype(node.inputs[0]));
@@ -174,7 +174,7 @@ class Builder {
     constexpr std::size_t kPerLaunch = std::size(Push().tensors) / 2;
     for (std::size_t i = 0; i < program_.brought.size(); i += kPerLaunch) {
       Launch& launch = program_.launches.emplace_back();
-      launch.shader = Shader::kBringInputs;
+      launch.kernel = Kernel::kBringInputs;
       launch.node = NodeId{0};
       launch.rows = 1;
       const std::size_t n = std::min(kPerLaunch, program_.brought.size() - i);
@@ -196,7 +196,7 @@ class Builder {
     const auto in = named_inputs<ops::ShortConv>(node);
     const std::uint32_t n = columns(node.output), taps = word(shape(in.weight)[1].constant());
     Launch& launch = add(
-        Shader::kShortConv, {type(in.weight)}, shape(node.output)[0],
+        Kernel::kShortConv, {type(in.weight)}, shape(node.output)[0],
         {in.state, in.x, in.weight, in.from, in.to, in.bias, node.output},
         {n, taps, in.bias != kNoValue, word(static_cast<std::int64_t>(row_bytes(dtype(in.weight), taps)))});
     launch.groups = [n](const StepSizes&) -> Groups { return {groups_of(n, 64), 1, 1}; };
@@ -206,7 +206,7 @@ class Builder {
     const auto in = named_inputs<ops::SelectiveScan>(node);
     const std::uint32_t n = columns(node.output), n_state = word(shape(in.state)[1].constant());
     const bool heads = shape(in.a).rank() == 1;
-    Launch& launch = add(Shader::kSelectiveScan, {type(in.a)}, shape(node.output)[0],
+    Launch& launch = add(Kernel::kSelectiveScan, {type(in.a)}, shape(node.output)[0],
                          {in.state, in.x, in.dt, in.b, in.c, in.a, in.skip, in.from, in.to, node.output},
                          {n, n_state, heads ? columns(in.a) : 0u, columns(in.b) / n_state,
                           word(static_cast<std::int64_t>(row_bytes(dtype(in.a), columns(in.a))))});
@@ -218,7 +218,7 @@ class Builder {
     const std::uint32_t n = columns(node.output), n_columns = columns(in.state), heads = n / n_columns;
     const std::uint32_t n_keys = word(shape(in.state)[1].constant()) / heads;
     Launch& launch =
-        add(Shader::kDeltaRule, {}, shape(node.output)[0],
+        add(Kernel::kDeltaRule, {}, shape(node.output)[0],
             {in.state, in.q, in.k, in.v, in.decay, in.beta, in.from, in.to, in.removed, node.output},
             {n_columns, heads, columns(in.k) / n_keys, n_keys, op.tiled, columns(in.decay) / heads,
              in.removed != kNoValue});
@@ -227,7 +227,7 @@ class Builder {
 
   void experts(std::uint32_t op, const Node& node, ValueId b, std::int64_t k, bool normalise, float scale,
                std::uint32_t per_row) {
-    Launch& launch = add(Shader::kExperts, {op}, shape(node.output)[0], {node.inputs[0], b, node.output},
+    Launch& launch = add(Kernel::kExperts, {op}, shape(node.output)[0], {node.inputs[0], b, node.output},
                          {columns(node.inputs[0]), word(k), normalise, word(scale)});
     launch.groups = groups_for(per_row, 64);
   }
@@ -242,7 +242,7 @@ class Builder {
                                              builder_.target().sizes.best_threads);
     const bool ids_only = get_op<ops::TopK>(node) != nullptr;
     const ValueId counts = optional(node, 1);
-    return add(Shader::kBest, {threads, part, from_parts, ids_only}, shape(node.output)[0],
+    return add(Kernel::kBest, {threads, part, from_parts, ids_only}, shape(node.output)[0],
                {node.inputs[0], counts, node.output}, {n_columns, word(std::int64_t{n}), counts != kNoValue});
   }
   void launch(const ops::Best& op, const Node& node) {
@@ -272,7 +272,7 @@ class Builder {
     choose(node, columns(node.inputs[0]), 0, false, op.k).groups = groups_for(1, 1);
   }
   void launch(const ops::LogSumExp&, const Node& node) {
-    add(Shader::kLogSumExp, {}, shape(node.output)[0], {node.inputs[0], node.inputs[1], node.output},
+    add(Kernel::kLogSumExp, {}, shape(node.output)[0], {node.inputs[0], node.inputs[1], node.output},
         {columns(node.inputs[0])})
         .groups = groups_for(1, 1);
   }
@@ -326,4 +326,4 @@ bool can_launch(const Graph& graph, const Node& node) {
 
 Program make_program(const Graph& graph, const Target& target) { return Builder(graph, target).build(); }
 
-}  // namespace weft::vulkan
+}  // namespace weft::gpu

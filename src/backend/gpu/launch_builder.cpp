@@ -1,13 +1,13 @@
-#include "backend/vulkan/launch_builder.h"
+#include "backend/gpu/launch_builder.h"
 
 #include <algorithm>
 #include <bit>
 
-#include "backend/vulkan/tensors.h"
+#include "backend/gpu/kernel.h"
 #include "base/check.h"
 #include "base/to_size.h"
 
-namespace weft::vulkan {
+namespace weft::gpu {
 
 std::uint32_t word(std::int64_t n) { return static_cast<std::uint32_t>(n); }
 std::uint32_t word(float x) { return std::bit_cast<std::uint32_t>(x); }
@@ -58,7 +58,7 @@ LaunchBuilder::LaunchBuilder(const Graph& graph, const Target& target)
     : graph_(graph),
       target_(target),
       live_(live_nodes(graph)),
-      fusion_(graph, live_, target.byte_dots),
+      fusion_(graph, live_, target.byte_dots, target.tails),
       phases_(graph.values().size(), -1) {
   for (std::size_t v = 0; v < graph.values().size(); ++v) {
     program_.storage.push_back(static_cast<ValueId>(v));
@@ -96,11 +96,11 @@ int LaunchBuilder::codes_ready(ValueId value) const {
   return ready(value) + (fusion_.makes_codes(value) ? 0 : 1);
 }
 
-Launch& LaunchBuilder::add(Shader shader, std::vector<std::uint32_t> constants, Dim rows,
+Launch& LaunchBuilder::add(Kernel kernel, std::vector<std::uint32_t> constants, Dim rows,
                            std::initializer_list<ValueId> tensors,
                            std::initializer_list<std::uint32_t> params) {
   Launch& launch = program_.launches.emplace_back();
-  launch.shader = shader;
+  launch.kernel = kernel;
   launch.constants = std::move(constants);
   launch.rows = std::move(rows);
   launch.node = node_;
@@ -115,11 +115,11 @@ Launch& LaunchBuilder::add(Shader shader, std::vector<std::uint32_t> constants, 
   return launch;
 }
 
-Launch& LaunchBuilder::add_for(const Scratch& scratch, Shader shader, std::vector<std::uint32_t> constants,
+Launch& LaunchBuilder::add_for(const Scratch& scratch, Kernel kernel, std::vector<std::uint32_t> constants,
                                Dim rows, std::initializer_list<ValueId> tensors,
                                std::initializer_list<std::uint32_t> params) {
   node_ = scratch.user;
-  Launch& launch = add(shader, std::move(constants), std::move(rows), tensors, params);
+  Launch& launch = add(kernel, std::move(constants), std::move(rows), tensors, params);
   launch.phase = scratch.first_phase;
   return launch;
 }
@@ -155,4 +155,4 @@ ValueId LaunchBuilder::frequencies(const ops::Rope& rope, ValueId factors) {
   return static_cast<ValueId>(program_.storage.size() + to_size(at));
 }
 
-}  // namespace weft::vulkan
+}  // namespace weft::gpu

@@ -1,11 +1,11 @@
-#include "backend/vulkan/grids.h"
+#include "backend/gpu/grids.h"
 
 #include <algorithm>
 #include <iterator>
 
 #include "tensor/codec_grids.h"
 
-namespace weft::vulkan {
+namespace weft::gpu {
 
 bool has_grid(DType dtype) {
   switch (dtype) {
@@ -34,4 +34,4 @@ std::vector<std::uint16_t> grid_table() {
   return table;
 }
 
-}  // namespace weft::vulkan
+}  // namespace weft::gpu

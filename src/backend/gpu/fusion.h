@@ -6,7 +6,7 @@
 #include "base/to_size.h"
 #include "weft/graph.h"
 
-namespace weft::vulkan {
+namespace weft::gpu {
 
 /// Whether a node multiplies codes (blocks.glsl) instead of floats.
 bool multiplies_codes(const Graph& graph, const Node& node, bool byte_dots);
@@ -23,8 +23,8 @@ struct RowTail {
 class Fusion {
  public:
   /// `live` as live_nodes() says. Products of quantised weights are such of codes where there are
-  /// `byte_dots`.
-  Fusion(const Graph& graph, const std::vector<bool>& live, bool byte_dots);
+  /// `byte_dots`. Without `tails` no product has one.
+  Fusion(const Graph& graph, const std::vector<bool>& live, bool byte_dots, bool tails = true);
 
   /// The product whose launch includes this addition to it; kNoNode: the addition has its own launch.
   NodeId product_of(NodeId addition) const { return product_of_[index(addition)]; }
@@ -59,4 +59,4 @@ class Fusion {
   std::vector<bool> makes_codes_, makes_floats_;  // By value.
 };
 
-}  // namespace weft::vulkan
+}  // namespace weft::gpu

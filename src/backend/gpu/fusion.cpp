@@ -1,11 +1,11 @@
-#include "backend/vulkan/fusion.h"
+#include "backend/gpu/fusion.h"
 
 #include <algorithm>
 
-#include "backend/vulkan/launch_builder.h"
-#include "backend/vulkan/tensors.h"
+#include "backend/gpu/kernel.h"
+#include "backend/gpu/launch_builder.h"
 
-namespace weft::vulkan {
+namespace weft::gpu {
 namespace {
 
 /// Rows that an activation's launch can read where they lie: one after another, perhaps with others between.
@@ -58,7 +58,7 @@ bool multiplies_codes(const Graph& graph, const Node& node, bool byte_dots) {
   return byte_dots && !is_float(graph.value(node.inputs[0]).dtype);
 }
 
-Fusion::Fusion(const Graph& graph, const std::vector<bool>& live, bool byte_dots)
+Fusion::Fusion(const Graph& graph, const std::vector<bool>& live, bool byte_dots, bool tails)
     : product_of_(graph.nodes().size(), kNoNode),
       is_added_to_(graph.nodes().size()),
       tail_(graph.nodes().size()),
@@ -120,7 +120,7 @@ Fusion::Fusion(const Graph& graph, const std::vector<bool>& live, bool byte_dots
         break;
       }
     }
-    find_tail(graph, static_cast<NodeId>(n), n_readers);
+    if (tails) find_tail(graph, static_cast<NodeId>(n), n_readers);
   }
 }
 
@@ -161,4 +161,4 @@ void Fusion::find_tail(const Graph& graph, NodeId id, const std::vector<int>& n_
   }
 }
 
-}  // namespace weft::vulkan
+}  // namespace weft::gpu

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace weft::vulkan {
+namespace weft::gpu {
 
 /// A product of two matrices of bytes that the threads of a subgroup make together.
 struct MatrixShape {
@@ -47,4 +47,4 @@ std::uint32_t tile_threads(const Tile& tile);
 /// Threads of a workgroup whose subgroups make 2 by 2 matrices each of a tile; 0: they do not fit into it.
 std::uint32_t matrix_threads(const Tile& tile, const MatrixShape& matrix, std::uint32_t subgroup);
 
-}  // namespace weft::vulkan
+}  // namespace weft::gpu

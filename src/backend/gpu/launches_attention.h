@@ -2,9 +2,9 @@
 // Launches of attention over caches and of what brings rows there: rope, stores, moves of cells.
 #include <optional>
 
-#include "backend/vulkan/launch_builder.h"
+#include "backend/gpu/launch_builder.h"
 
-namespace weft::vulkan {
+namespace weft::gpu {
 
 /// Whether there is a launch here for the node; nothing where the op is none of these. Sizes of its inputs
 /// and its output are known to be small enough for indices.
@@ -16,4 +16,4 @@ bool launch_attention(LaunchBuilder& builder, const Node& node);
 /// Those of a store of rows that a rope turns on their way (Fusion::rope_of): enters it.
 void launch_turned_store(LaunchBuilder& builder, NodeId store, NodeId rope);
 
-}  // namespace weft::vulkan
+}  // namespace weft::gpu

@@ -1,4 +1,4 @@
-#include "backend/vulkan/launches_general.h"
+#include "backend/gpu/launches_general.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/to_size.h"
 
-namespace weft::vulkan {
+namespace weft::gpu {
 namespace {
 
 // As in elementwise.comp.
@@ -159,7 +159,7 @@ class GeneralLaunches {
   void add(const ops::Pad& op, const Node& node) {
     const View& x = builder_.view(node.inputs[0]);
     const Shape& shape = builder_.shape(node.output);
-    Launch& launch = builder_.add(Shader::kPad, {word(std::int64_t{shape.rank()})}, elements(shape),
+    Launch& launch = builder_.add(Kernel::kPad, {word(std::int64_t{shape.rank()})}, elements(shape),
                                   {x.base, node.output}, {word(op.value)});
     for (int i = 0; i < shape.rank(); ++i) launch.words.push_back(shape[i]);
     launch.words.push_back(x.offset);
@@ -181,7 +181,7 @@ class GeneralLaunches {
     const std::uint32_t outputs = few                                       ? kReduceThreads
                                   : !strides.empty() && strides.back() == 1 ? 1
                                                                             : kNeighbours;
-    Launch& launch = builder_.add(Shader::kReduce, {word(op.kind), kept.n_axes(), over.n_axes(), outputs},
+    Launch& launch = builder_.add(Kernel::kReduce, {word(op.kind), kept.n_axes(), over.n_axes(), outputs},
                                   elements(builder_.shape(node.output)), {x.base, node.output}, {});
     kept.append_to(launch.words);
     over.append_to(launch.words);
@@ -193,7 +193,7 @@ class GeneralLaunches {
     const Shape& shape = builder_.shape(node.output);
     Dim rows = 1;
     for (int i = 0; i + 1 < shape.rank(); ++i) rows = rows * shape[i];
-    Launch& launch = builder_.add(Shader::kSoftmax, {}, rows, {node.inputs[0], node.output}, {});
+    Launch& launch = builder_.add(Kernel::kSoftmax, {}, rows, {node.inputs[0], node.output}, {});
     launch.words = {shape.back()};
     launch.groups = groups_for(1, 1);
   }
@@ -207,7 +207,7 @@ class GeneralLaunches {
   void add(const ops::Unfold& op, const Node& node) {
     const std::uint32_t width = builder_.columns(node.output);
     Launch& launch =
-        builder_.add(Shader::kUnfold, {}, builder_.shape(node.output)[0], {node.inputs[0], node.output},
+        builder_.add(Kernel::kUnfold, {}, builder_.shape(node.output)[0], {node.inputs[0], node.output},
                      {builder_.columns(node.inputs[0]), width, word(op.stride), word(op.padding)});
     launch.words = {builder_.shape(node.inputs[0])[0]};
     launch.groups = groups_for(width, kElementThreads);
@@ -215,7 +215,7 @@ class GeneralLaunches {
 
   void add(const ops::RaggedMean&, const Node& node) {
     const std::uint32_t n = builder_.columns(node.output);
-    Launch& launch = builder_.add(Shader::kRaggedMean, {}, builder_.shape(node.output)[0],
+    Launch& launch = builder_.add(Kernel::kRaggedMean, {}, builder_.shape(node.output)[0],
                                   {node.inputs[0], node.inputs[1], node.inputs[2], node.output}, {n});
     launch.words = {builder_.shape(node.inputs[0])[0]};
     launch.groups = groups_for(n, 64);
@@ -233,7 +233,7 @@ class GeneralLaunches {
     const std::uint32_t per_thread = (word(v_dim) + kAttentionThreads - 1) / kAttentionThreads;
     const std::uint32_t many = per_thread <= kColumnsOfManyRows ? kAttentionRows : kWideAttentionRows;
     for (const std::uint32_t tile : {std::uint32_t{1}, many}) {
-      Launch& launch = builder_.add(Shader::kRaggedAttention, {tile, per_thread}, builder_.shape(in.q)[0],
+      Launch& launch = builder_.add(Kernel::kRaggedAttention, {tile, per_thread}, builder_.shape(in.q)[0],
                                     {in.q, in.k, in.v, in.begins, in.ends, node.output},
                                     {word(heads), word(kv_heads), word(k_dim), word(v_dim), word(scale)});
       launch.words = {k[0]};
@@ -261,7 +261,7 @@ class GeneralLaunches {
     if (!plain && walk.sizes.empty()) walk.add_axis_of_one();
     const auto base = [&](std::size_t i) { return i < views.size() ? views[i].base : kNoValue; };
     Launch& launch = builder_.add(
-        Shader::kElementwise, {word(op), kind, plain ? 0 : walk.n_axes(), word(scalar)},
+        Kernel::kElementwise, {word(op), kind, plain ? 0 : walk.n_axes(), word(scalar)},
         elements(views[0].shape), {base(0), base(1), base(2), base(3)}, {first_number, second_number});
     if (!plain) walk.append_to(launch.words);
     launch.groups = groups_for(1, kElementThreads);
@@ -291,7 +291,7 @@ class GeneralLaunches {
     const Dim across = (walk.sizes[last] + (kSquareSide - 1)) / kSquareSide,
               down = (walk.sizes[found] + (kSquareSide - 1)) / kSquareSide;
     Launch& launch =
-        builder_.add(Shader::kTranspose, {}, across * down * sizes[0] * sizes[1], {to.base, from.base}, {});
+        builder_.add(Kernel::kTranspose, {}, across * down * sizes[0] * sizes[1], {to.base, from.base}, {});
     launch.words = {walk.sizes[last], walk.sizes[found],       across,        down,
                     sizes[1],         walk.operands[0].offset, in_to[found],  strides_to[0],
                     strides_to[1],    walk.operands[1].offset, in_from[last], strides_from[0],
@@ -337,7 +337,7 @@ class GeneralLaunches {
     const auto is_along_k = [](const std::vector<Dim>& strides) {
       return static_cast<std::uint32_t>(strides.back() == Dim(1));
     };
-    Launch& launch = builder_.add(Shader::kBatchMatmul, {rows_per_thread, is_along_k(of_a), is_along_k(of_b)},
+    Launch& launch = builder_.add(Kernel::kBatchMatmul, {rows_per_thread, is_along_k(of_a), is_along_k(of_b)},
                                   matrices * across * down, {a.base, b.base, node.output}, {});
     launch.words = {rows, columns, n_k, across, down, rank > 2 ? shape[rank - 3] : Dim(1)};
     launch.words.insert(launch.words.end(), of_a.begin(), of_a.end());
@@ -415,4 +415,4 @@ void make_inputs_plain(LaunchBuilder& builder, const Node& node) {
   for (const ValueId input : node.inputs) make_plain(builder, input);
 }
 
-}  // namespace weft::vulkan
+}  // namespace weft::gpu

@@ -3,9 +3,9 @@
 // bases of their operands' views.
 #include <optional>
 
-#include "backend/vulkan/launch_builder.h"
+#include "backend/gpu/launch_builder.h"
 
-namespace weft::vulkan {
+namespace weft::gpu {
 
 /// Whether there is a launch here for the node; nothing where the op is none of these. Sizes of its inputs
 /// and its output are known to be small enough for indices.
@@ -21,4 +21,4 @@ void add_view(LaunchBuilder& builder, NodeId node);
 void make_plain(LaunchBuilder& builder, ValueId value);
 void make_inputs_plain(LaunchBuilder& builder, const Node& node);
 
-}  // namespace weft::vulkan
+}  // namespace weft::gpu

@@ -3,9 +3,9 @@
 // last workgroup may continue (fusion.h), or many in tiles.
 #include <optional>
 
-#include "backend/vulkan/launch_builder.h"
+#include "backend/gpu/launch_builder.h"
 
-namespace weft::vulkan {
+namespace weft::gpu {
 
 /// Whether there is a launch here for the node; nothing if the op is not a product with weights. Sizes of its
 /// inputs and its output are known to be small enough for indices.
@@ -20,4 +20,4 @@ void launch_product_and_sum(LaunchBuilder& builder, NodeId sum, NodeId product);
 /// Those that make what products share, now that it is known: codes of rows, and rows sorted by expert.
 void launch_fillers(LaunchBuilder& builder);
 
-}  // namespace weft::vulkan
+}  // namespace weft::gpu

@@ -1,12 +1,12 @@
-#include "backend/vulkan/launches_products.h"
+#include "backend/gpu/launches_products.h"
 
 #include <algorithm>
 
-#include "backend/vulkan/grids.h"
-#include "backend/vulkan/launches_general.h"
-#include "backend/vulkan/tensors.h"
+#include "backend/gpu/grids.h"
+#include "backend/gpu/kernel.h"
+#include "backend/gpu/launches_general.h"
 
-namespace weft::vulkan {
+namespace weft::gpu {
 namespace {
 
 constexpr std::uint32_t kOutputsPerGroup = 16;  // As in lanes.glsl.
@@ -123,15 +123,15 @@ class ProductLaunches {
     const Shape& s = builder_.shape(weight);
     const auto bytes = word(static_cast<std::int64_t>(row_bytes(builder_.dtype(weight), s.columns())));
     const bool codes = builder_.by_codes(node);
-    Shader shader = tiles ? (codes ? Shader::kMatmulTilesCodes : Shader::kMatmulTiles)
-                          : (codes ? Shader::kMatmulCodes : Shader::kMatmul);
+    Kernel kernel = tiles ? (codes ? Kernel::kMatmulTilesCodes : Kernel::kMatmulTiles)
+                          : (codes ? Kernel::kMatmulCodes : Kernel::kMatmul);
     if (const auto& matrix = target_.sizes.matrix; tiles && codes && matrix.has_value()) {
-      shader = Shader::kMatmulCooperative;
+      kernel = Kernel::kMatmulCooperative;
       const std::uint32_t subgroup = target_.sizes.subgroup;
       constants[3] = matrix_threads({constants[1], constants[2]}, *matrix, subgroup);
       constants.insert(constants.end(), {matrix->outputs, matrix->rows, matrix->columns, subgroup});
     }
-    Launch& launch = builder_.add(shader, std::move(constants), p.rows,
+    Launch& launch = builder_.add(kernel, std::move(constants), p.rows,
                                   {weight, x, p.bias, p.ids, p.sum != nullptr ? p.sum->output : node.output},
                                   {word(s[s.rank() - 2].constant()), word(s.columns()), bytes,
                                    p.bias != kNoValue, p.n_ids, p.row_for_each, p.addend != kNoValue});
@@ -243,13 +243,13 @@ void launch_fillers(LaunchBuilder& builder) {
     const Scratch& one = scratch[i];
     if (one.kind == Scratch::Kind::kCodes && !one.is_made) {
       const std::uint32_t n = builder.columns(one.of);
-      Launch& launch = builder.add_for(one, Shader::kQuantise, {0, 0}, one.rows, {one.of}, {n});
+      Launch& launch = builder.add_for(one, Kernel::kQuantise, {0, 0}, one.rows, {one.of}, {n});
       use_scratch(launch, 1, i);
       launch.groups = groups_for(n / kBlock, 64);
     } else if (one.kind == Scratch::Kind::kTiles) {
       const std::uint32_t experts = one.n_experts;
       const Shape& ids = builder.shape(one.of);
-      Launch& launch = builder.add_for(one, Shader::kSortExperts, {builder.target().sizes.few_tile.rows},
+      Launch& launch = builder.add_for(one, Kernel::kSortExperts, {builder.target().sizes.few_tile.rows},
                                        ids.row_dim() * ids.columns(), {one.of}, {experts});
       use_scratch(launch, 1, i - 1);
       use_scratch(launch, 2, i);
@@ -260,4 +260,4 @@ void launch_fillers(LaunchBuilder& builder) {
   }
 }
 
-}  // namespace weft::vulkan
+}  // namespace weft::gpu

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "backend/vulkan/pipelines.h"
-#include "backend/vulkan/sizes.h"
+#include "backend/gpu/kernel.h"
+#include "backend/gpu/sizes.h"
 #include "weft/graph.h"
 
-namespace weft::vulkan {
+namespace weft::gpu {
 
 using Groups = std::array<std::uint32_t, 3>;
 
@@ -23,7 +23,7 @@ struct StepSizes {
 };
 
 struct Launch {
-  Shader shader = Shader::kElementwise;
+  Kernel kernel = Kernel::kElementwise;
   std::vector<std::uint32_t> constants;
   Push push;  ///< Addresses are the plan's to fill; tensors are places in the address table.
   NodeId node = kNoNode;
@@ -75,6 +75,7 @@ struct Brought {
 /// What a program is made for.
 struct Target {
   bool byte_dots = false;  ///< Quantised weights are multiplied with activations of eight bits.
+  bool tails = true;       ///< The last workgroup of a product goes on (RowTail).
   Sizes sizes;
   bool far_from_host = false;  ///< Inputs that the host writes are brought into the device's memory first.
 };
@@ -95,4 +96,4 @@ bool can_launch(const Graph& graph, const Node& node);
 /// Every node must be one that can be launched. Unused nodes are left out.
 Program make_program(const Graph& graph, const Target& target);
 
-}  // namespace weft::vulkan
+}  // namespace weft::gpu

@@ -6,7 +6,7 @@
 
 #include "weft/dtype.h"
 
-namespace weft::vulkan {
+namespace weft::gpu {
 
 /// Whether a type's values are in a grid.
 bool has_grid(DType dtype);
@@ -14,4 +14,4 @@ bool has_grid(DType dtype);
 /// All grids, concatenated in the order of shaders/unpack_small.glsl.
 std::vector<std::uint16_t> grid_table();
 
-}  // namespace weft::vulkan
+}  // namespace weft::gpu

@@ -5,11 +5,11 @@
 #include <span>
 #include <vector>
 
+#include "backend/gpu/fusion.h"
+#include "backend/gpu/launches.h"
 #include "backend/views.h"
-#include "backend/vulkan/fusion.h"
-#include "backend/vulkan/launches.h"
 
-namespace weft::vulkan {
+namespace weft::gpu {
 
 inline constexpr std::uint32_t kMaxGroups = 65535;  ///< That every driver takes, in each dimension.
 inline constexpr std::uint32_t kFewRows = 4;        ///< Up to here a row at a time is as good as a tile.
@@ -74,10 +74,10 @@ class LaunchBuilder {
   int codes_ready(ValueId value) const;
 
   /// Of the node that was entered. Tensors that are kNoValue are never read.
-  Launch& add(Shader shader, std::vector<std::uint32_t> constants, Dim rows,
+  Launch& add(Kernel kernel, std::vector<std::uint32_t> constants, Dim rows,
               std::initializer_list<ValueId> tensors, std::initializer_list<std::uint32_t> params);
   /// To fill scratch memory in its first phase.
-  Launch& add_for(const Scratch& scratch, Shader shader, std::vector<std::uint32_t> constants, Dim rows,
+  Launch& add_for(const Scratch& scratch, Kernel kernel, std::vector<std::uint32_t> constants, Dim rows,
                   std::initializer_list<ValueId> tensors, std::initializer_list<std::uint32_t> params);
 
   /// The number of the scratch memory that the phase after it makes from a value, used in this node's phase.
@@ -112,4 +112,4 @@ class LaunchBuilder {
   NodeId node_ = kNoNode;
 };
 
-}  // namespace weft::vulkan
+}  // namespace weft::gpu

@@ -1,13 +1,13 @@
-#include "backend/vulkan/launches_attention.h"
+#include "backend/gpu/launches_attention.h"
 
 #include <algorithm>
 #include <bit>
 
+#include "backend/gpu/kernel.h"
+#include "backend/gpu/launches_general.h"
 #include "backend/rope.h"
-#include "backend/vulkan/launches_general.h"
-#include "backend/vulkan/tensors.h"
 
-namespace weft::vulkan {
+namespace weft::gpu {
 namespace {
 
 constexpr std::uint32_t kWideAttentionThreads = 128;  // As in attention.comp.
@@ -49,7 +49,7 @@ class AttentionLaunches {
         n / word(std::int64_t{op.head_dim}) * word(std::int64_t{op.head_dim - op.n_rot / 2});
     const float magnitude = static_cast<float>(rope_magnitude(op));
     Launch& launch = builder_.add(
-        Shader::kRope, {}, builder_.shape(node.output).row_dim(),
+        Kernel::kRope, {}, builder_.shape(node.output).row_dim(),
         {node.inputs[0], node.inputs[1], builder_.frequencies(op, optional(node, 2)), node.output},
         {n, word(std::int64_t{op.head_dim}), word(std::int64_t{op.n_rot}), op.neox, word(magnitude)});
     launch.groups = groups_for(per_row, 128);
@@ -66,7 +66,7 @@ class AttentionLaunches {
     const std::uint32_t threads = turns ? heads * head_dim / unit : bytes / 4;
     const ValueId table = turns ? builder_.frequencies(op.rope, in.factors) : kNoValue;
     Launch& launch = builder_.add(
-        Shader::kMoveCells, {builder_.type(cache), turns, unit, word(std::int64_t{op.hadamard})},
+        Kernel::kMoveCells, {builder_.type(cache), turns, unit, word(std::int64_t{op.hadamard})},
         builder_.shape(in.from)[0], {cache, in.from, in.to, in.deltas, table},
         {head_dim, heads, bytes, turns ? word(std::int64_t{op.rope.n_rot}) : 0u, op.rope.neox, bytes / 4});
     launch.must_run = true;
@@ -79,7 +79,7 @@ class AttentionLaunches {
     const bool plain = op.role == CacheRole::kSlots || type == DType::kF32;  // A row of any number of floats.
     const std::uint32_t per_thread = plain ? 1 : is_float(type) ? 2 : kPair;
     Launch& launch = builder_.add(
-        Shader::kStoreCache, {builder_.type(node.inputs[0]), plain}, builder_.shape(node.inputs[1]).row_dim(),
+        Kernel::kStoreCache, {builder_.type(node.inputs[0]), plain}, builder_.shape(node.inputs[1]).row_dim(),
         {node.inputs[0], node.inputs[1], node.inputs[2]}, {n, cell_bytes(node.inputs[0])});
     launch.groups = groups_for(n / per_thread, 128);
   }
@@ -94,7 +94,7 @@ class AttentionLaunches {
     const auto& op = *get_op<ops::Rope>(rope);
     const std::uint32_t n = builder_.columns(rope.output);
     Launch& launch = builder_.add(
-        Shader::kStoreTurned, {builder_.type(cache)}, builder_.shape(rope.output).row_dim(),
+        Kernel::kStoreTurned, {builder_.type(cache)}, builder_.shape(rope.output).row_dim(),
         {rope.inputs[0], rope.inputs[1], builder_.frequencies(op, optional(rope, 2)), cache, cells},
         {n, word(std::int64_t{op.head_dim}), word(std::int64_t{op.n_rot}), op.neox,
          word(static_cast<float>(rope_magnitude(op))), cell_bytes(cache)});
@@ -116,13 +116,13 @@ class AttentionLaunches {
     // Queries that a workgroup has, as far as they fit into shared memory.
     std::uint32_t queries = target_.sizes.queries;
     const std::uint32_t most = target_.sizes.query_floats;
-    while (queries > 1 && queries * k_dim > most) queries /= 2;
+    while (queries > 1 && queries * std::max(k_dim, v_dim) > most) queries /= 2;
     const std::uint32_t shared_heads = std::min(heads / kv_heads, queries);
     const std::uint32_t blocks = (heads / kv_heads + shared_heads - 1) / shared_heads;
     const std::uint32_t across = std::bit_ceil(std::min((v_dim + 3) / 4, kWideAttentionThreads));
     const auto attend = [&](std::uint32_t tile, bool split) -> Launch& {
       return builder_.add(
-          Shader::kAttention,
+          Kernel::kAttention,
           {builder_.type(in.k), builder_.type(in.v), k_dim, v_dim, tile, shared_heads, across, split}, rows,
           {in.q, in.k, in.v, in.positions, in.sequences, in.extents, in.counts, in.ends, in.hidden_first,
            in.hidden, in.head_terms, node.output},
@@ -158,7 +158,7 @@ class AttentionLaunches {
     builder_.enter(builder_.node(), phase);
     const bool floats = fusion_.makes_floats(node.output), codes = fusion_.makes_codes(node.output);
     Launch& merge =
-        builder_.add(Shader::kMergePages, {(v_dim + 63) / 64, floats, codes}, rows,
+        builder_.add(Kernel::kMergePages, {(v_dim + 63) / 64, floats, codes}, rows,
                      {kNoValue, in.sequences, in.counts, in.head_terms, floats ? node.output : kNoValue},
                      {heads, v_dim, n_extents, sinks});
     use_scratch(merge, 0, parts);
@@ -170,7 +170,7 @@ class AttentionLaunches {
     if (!has_many) return;
     // Tiles give floats, which a launch in a later phase turns into codes; few rows have no such phase.
     builder_.enter(builder_.node(), phase + 1);
-    Launch& quantise = builder_.add(Shader::kQuantise, {0, 0}, builder_.shape(node.output).row_dim(),
+    Launch& quantise = builder_.add(Kernel::kQuantise, {0, 0}, builder_.shape(node.output).row_dim(),
                                     {node.output}, {builder_.columns(node.output)});
     builder_.make_codes(node, quantise, 1);
     quantise.groups =
@@ -231,4 +231,4 @@ void launch_turned_store(LaunchBuilder& builder, NodeId store, NodeId rope) {
   AttentionLaunches(builder).store_turned(store, rope);
 }
 
-}  // namespace weft::vulkan
+}  // namespace weft::gpu

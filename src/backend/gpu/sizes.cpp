@@ -1,8 +1,8 @@
-#include "backend/vulkan/sizes.h"
+#include "backend/gpu/sizes.h"
 
 #include <algorithm>
 
-namespace weft::vulkan {
+namespace weft::gpu {
 namespace {
 
 constexpr std::uint32_t kBlockColumns = 32;
@@ -56,4 +56,4 @@ Sizes sizes_of(const DeviceLimits& limits) {
   return sizes;
 }
 
-}  // namespace weft::vulkan
+}  // namespace weft::gpu
