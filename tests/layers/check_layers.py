@@ -26,6 +26,7 @@ DESIGN = {
     "backend": {"graph"},
     "backend_cpu": {"backend"},
     "backend_gpu": {"backend"},
+    "backend_cuda": {"backend_gpu"},
     "backend_vulkan": {"backend_gpu"},
     "backend_remote": {"backend"},
     "backend_mpi": {"backend_remote"},

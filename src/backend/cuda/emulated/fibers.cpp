@@ -1,0 +1,147 @@
+#include "backend/cuda/emulated/fibers.h"
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <vector>
+
+namespace weft::cuda::emulation {
+namespace {
+
+constexpr unsigned kWarp = 32;
+constexpr std::size_t kStackBytes = std::size_t{64} << 10;
+
+enum class State : std::uint8_t { kReady, kBarrier, kLanes, kDone };
+
+struct Fiber {
+  ucontext_t context = {};
+  std::unique_ptr<std::byte[]> stack;
+  State state = State::kReady;
+  std::uint32_t value = 0, result = 0;  // Of an exchange between lanes.
+  unsigned from = 0;
+};
+
+struct Run {
+  Index block, grid;
+  std::vector<Fiber> fibers;
+  ucontext_t scheduler = {};
+  const std::function<void()>* kernel = nullptr;
+  unsigned self = 0;
+};
+
+std::mutex mutex;
+Run* running = nullptr;
+std::mt19937 random_turns(1);
+std::vector<std::unique_ptr<std::byte[]>> free_stacks;
+
+[[noreturn]] void fail(const char* what) {
+  std::fprintf(stderr, "emulation of a GPU: %s\n", what);
+  std::abort();
+}
+
+void wait(State state) {
+  Fiber& self = running->fibers[running->self];
+  self.state = state;
+  swapcontext(&self.context, &running->scheduler);
+}
+
+void enter() {
+  (*running->kernel)();
+  wait(State::kDone);
+}
+
+void resume(unsigned i) {
+  running->self = i;
+  swapcontext(&running->scheduler, &running->fibers[i].context);
+}
+
+void run_block(std::vector<unsigned>& order) {
+  auto& fibers = running->fibers;
+  for (;;) {
+    std::shuffle(order.begin(), order.end(), random_turns);
+    bool any = false;
+    for (const unsigned i : order)
+      if (fibers[i].state == State::kReady) {
+        any = true;
+        resume(i);
+      }
+    if (any) continue;
+    const auto count = [&](State state) {
+      return std::count_if(fibers.begin(), fibers.end(), [&](const Fiber& f) { return f.state == state; });
+    };
+    const auto all = static_cast<std::ptrdiff_t>(fibers.size());
+    if (count(State::kDone) == all) return;
+    if (count(State::kBarrier) != all) fail("not all threads of a block come to a barrier");
+    for (Fiber& fiber : fibers) fiber.state = State::kReady;
+  }
+}
+
+}  // namespace
+
+void set_seed(unsigned seed) {
+  const std::lock_guard lock(mutex);
+  random_turns.seed(seed);
+}
+
+void run(const std::function<void()>& kernel, Index grid, unsigned n_threads) {
+  if (n_threads % kWarp != 0) fail("blocks are whole warps");
+  const std::lock_guard lock(mutex);
+  Run one;
+  one.grid = grid;
+  one.kernel = &kernel;
+  one.fibers.resize(n_threads);
+  for (Fiber& fiber : one.fibers) {
+    if (free_stacks.empty()) free_stacks.emplace_back(new std::byte[kStackBytes]);
+    fiber.stack = std::move(free_stacks.back());
+    free_stacks.pop_back();
+  }
+  running = &one;
+  std::vector<unsigned> order(n_threads);
+  for (unsigned i = 0; i < n_threads; ++i) order[i] = i;
+  for (unsigned z = 0; z < grid.z; ++z)
+    for (unsigned y = 0; y < grid.y; ++y)
+      for (unsigned x = 0; x < grid.x; ++x) {
+        one.block = {x, y, z};
+        for (Fiber& fiber : one.fibers) {
+          getcontext(&fiber.context);
+          fiber.context.uc_stack.ss_sp = fiber.stack.get();
+          fiber.context.uc_stack.ss_size = kStackBytes;
+          fiber.context.uc_link = nullptr;
+          makecontext(&fiber.context, enter, 0);
+          fiber.state = State::kReady;
+        }
+        run_block(order);
+      }
+  running = nullptr;
+  for (Fiber& fiber : one.fibers) free_stacks.push_back(std::move(fiber.stack));
+}
+
+Index block() { return running->block; }
+Index grid() { return running->grid; }
+unsigned thread() { return running->self; }
+unsigned n_threads() { return static_cast<unsigned>(running->fibers.size()); }
+void barrier() { wait(State::kBarrier); }
+
+std::uint32_t from_lane(std::uint32_t value, unsigned lane) {
+  Fiber* const warp = running->fibers.data() + running->self / kWarp * kWarp;
+  Fiber& self = running->fibers[running->self];
+  self.value = value;
+  self.from = lane % kWarp;
+  self.state = State::kLanes;
+  if (std::all_of(warp, warp + kWarp, [](const Fiber& f) { return f.state == State::kLanes; })) {
+    for (unsigned l = 0; l < kWarp; ++l) warp[l].result = warp[warp[l].from].value;
+    for (unsigned l = 0; l < kWarp; ++l) warp[l].state = State::kReady;
+  } else {
+    if (std::any_of(warp, warp + kWarp, [](const Fiber& f) { return f.state == State::kDone; }))
+      fail("a lane has left a warp that exchanges values");
+    wait(State::kLanes);
+  }
+  return self.result;
+}
+
+}  // namespace weft::cuda::emulation

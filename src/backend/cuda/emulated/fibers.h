@@ -1,0 +1,35 @@
+#pragma once
+// Blocks of GPU threads on one CPU thread, to run kernels where there is no GPU. It finds wrong results,
+// missing barriers, threads that miss a barrier, and (with a sanitizer) memory errors. It tells nothing of
+// time.
+//
+// Each thread of a block is a fiber that runs until it waits at a barrier or for the other lanes of its warp.
+// The order in which threads run is drawn from a seed, so a missing barrier shows as a result that depends on
+// the seed. Blocks run one after another.
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace weft::cuda::emulation {
+
+struct Index {
+  unsigned x = 0, y = 0, z = 0;
+};
+
+/// Runs `kernel` for each thread of a grid. Calls of several threads take turns. A kernel that breaks a rule
+/// of GPUs ends the process with a message.
+void run(const std::function<void()>& kernel, Index grid, unsigned n_threads);
+/// The seed of later runs.
+void set_seed(unsigned seed);
+
+// Within a kernel.
+Index block();
+Index grid();
+unsigned thread();
+unsigned n_threads();
+/// Waits for all threads of the block.
+void barrier();
+/// The value that another lane of this warp passes in the same call.
+std::uint32_t from_lane(std::uint32_t value, unsigned lane);
+
+}  // namespace weft::cuda::emulation

@@ -1,0 +1,110 @@
+#pragma once
+// What a kernel is called with: the launch's parameters, and its entry in the step table (gpu/step_table.h),
+// which tells how large this step is. A grid may have more blocks than the step has groups: those without one
+// end at once.
+#include "backend/cuda/kernels/thread.h"
+#include "backend/gpu/push.h"
+
+namespace weft::cuda {
+
+inline constexpr uint kMaxConstants = 16;
+
+/// Passed to each kernel by value.
+struct Arguments {
+  gpu::Push push;
+  uint constants[kMaxConstants];  ///< Launch::constants.
+};
+
+WEFT_CONSTANT float kLowest = -3.4e38f;
+
+/// A kernel's view of its arguments.
+struct Call {
+  const Arguments& a;
+
+  WEFT_DEVICE const uint* entry() const { return reinterpret_cast<const uint*>(a.push.step); }
+  WEFT_DEVICE std::uint64_t address(uint i) const {
+    return reinterpret_cast<const std::uint64_t*>(a.push.addresses)[a.push.tensors[i]];
+  }
+  template <typename T>
+  WEFT_DEVICE T* at(uint i, std::uint64_t bytes = 0) const {
+    return reinterpret_cast<T*>(address(i) + bytes);
+  }
+  WEFT_DEVICE float* floats(uint i) const { return at<float>(i); }
+  /// Row `row` of floats.
+  WEFT_DEVICE float* row(uint i, uint row, uint columns) const {
+    return at<float>(i, std::uint64_t{row} * columns * 4u);
+  }
+  WEFT_DEVICE const int* ints(uint i) const { return at<const int>(i); }
+  WEFT_DEVICE uint param(uint i) const { return a.push.params[i]; }
+  WEFT_DEVICE float param_float(uint i) const { return as_float(a.push.params[i]); }
+  WEFT_DEVICE uint constant(uint i) const { return a.constants[i]; }
+
+  // Of this step.
+  WEFT_DEVICE Index3 groups() const { return {entry()[0], entry()[1], entry()[2]}; }
+  WEFT_DEVICE bool has_work() const {
+    const Index3 b = block();
+    return b.x < entry()[0] && b.y < entry()[1] && b.z < entry()[2];
+  }
+  WEFT_DEVICE uint n_rows() const { return entry()[3]; }
+  WEFT_DEVICE uint word(uint i) const { return entry()[4u + i]; }
+};
+
+/// Calls of(i) for i below n, shared by all threads of the grid.
+template <uint kThreads, typename F>
+WEFT_DEVICE void for_each(const Call& c, uint n, F of) {
+  for (uint i = block().x * kThreads + thread(); i < n; i += c.groups().x * kThreads) of(i);
+}
+
+/// Elements that operands walk with strides, as in vulkan/shaders/strided.glsl: words have the sizes of a
+/// shape, outermost first, then for each operand the place of its first element and its strides.
+struct Walk {
+  const Call& c;
+  uint begin, axes;
+
+  WEFT_DEVICE uint n_words(uint operands) const { return axes + operands * (1u + axes); }
+  /// The place of element i of the shape in an operand.
+  WEFT_DEVICE uint place(uint operand, uint i) const {
+    const uint first = begin + axes + operand * (1u + axes);
+    uint place = c.word(first);
+    for (uint axis = axes; axis-- > 0u;) {
+      const uint size = c.word(begin + axis);
+      place += (axis > 0u ? i % size : i) * c.word(first + 1u + axis);
+      i /= size;
+    }
+    return place;
+  }
+};
+
+/// The sum or the maximum of the values of a block's threads, for each thread. The order is fixed: eight
+/// neighbours at a time, then these results in sequence.
+template <uint kThreads>
+WEFT_DEVICE float reduce(float mine, bool largest) {
+  WEFT_SHARED float partials[kThreads];
+  const auto joined = [&](float a, float b) { return largest ? larger(a, b) : a + b; };
+  const uint t = thread();
+  barrier();
+  partials[t] = mine;
+  barrier();
+  const bool has_eight = t < kThreads / 8u;
+  if (has_eight) {
+    const float* const p = partials + 8u * t;
+    mine = joined(joined(joined(p[0], p[1]), joined(p[2], p[3])),
+                  joined(joined(p[4], p[5]), joined(p[6], p[7])));
+  }
+  barrier();
+  if (has_eight) partials[t] = mine;
+  barrier();
+  float all = partials[0];
+  for (uint i = 1; i < kThreads / 8u; ++i) all = joined(all, partials[i]);
+  return all;
+}
+template <uint kThreads>
+WEFT_DEVICE float sum_of_block(float mine) {
+  return reduce<kThreads>(mine, false);
+}
+template <uint kThreads>
+WEFT_DEVICE float largest_of_block(float mine) {
+  return reduce<kThreads>(mine, true);
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,11 @@
+// The module's one symbol: programs open weft_backend_cuda.so and call it. Devices are cuda0, cuda1 ...
+#include "weft/backend/module.h"
+
+#include "backend/cuda/device.h"
+
+extern "C" __attribute__((visibility("default"))) const weft::ModuleInfo* weft_backend_module() {
+  static constexpr weft::ModuleInfo kInfo = {.add = [](weft::Registry& registry) {
+    registry.add(weft::cuda::make_backend("cuda", [] { return weft::cuda::open_gpus(); }));
+  }};
+  return &kInfo;
+}

@@ -1,0 +1,152 @@
+#include "backend/cuda/plan.h"
+
+#include <optional>
+#include <utility>
+
+#include "backend/cuda/tensors.h"
+#include "backend/gpu/grids.h"
+#include "backend/gpu/step_table.h"
+#include "base/check.h"
+
+namespace weft::cuda {
+namespace {
+
+/// How often a wait for a step looks whether it was cancelled.
+constexpr std::chrono::nanoseconds kLook = std::chrono::milliseconds(1);
+
+gpu::Target target() {
+  gpu::Sizes sizes = gpu::sizes_of({.subgroup = 32, .shared_bytes = 48u << 10, .threads = 1024});
+  return {.byte_dots = false, .tails = false, .sizes = sizes, .far_from_host = true};
+}
+
+class CudaWorkspace final : public Workspace {
+ public:
+  explicit CudaWorkspace(std::shared_ptr<Runtime> runtime) : runtime_(std::move(runtime)) {}
+  const Runtime* runtime() const { return runtime_.get(); }
+  std::uint64_t address() const { return buffer_ != nullptr ? buffer_->address() : 0; }
+
+ private:
+  void grow(std::size_t bytes) override {
+    auto larger = std::make_unique<Buffer>(runtime_, Place::kDevice, bytes);
+    runtime_->wait_idle();
+    buffer_ = std::move(larger);
+  }
+  std::shared_ptr<Runtime> runtime_;
+  std::unique_ptr<Buffer> buffer_;
+};
+
+std::shared_ptr<CudaWorkspace> workspace_of(const std::shared_ptr<Runtime>& runtime, Workspaces* shared) {
+  const auto make = [&] { return std::make_shared<CudaWorkspace>(runtime); };
+  if (shared == nullptr) return make();
+  return shared->find<CudaWorkspace>([&](const CudaWorkspace& one) { return one.runtime() == runtime.get(); },
+                                     make);
+}
+
+class CudaPlan final : public DevicePlan, private gpu::TableMemory {
+ public:
+  CudaPlan(std::shared_ptr<Runtime> runtime, const Graph& graph, const Bindings& bindings,
+           const CompileOptions& options)
+      : runtime_(std::move(runtime)),
+        shares_workspace_(options.workspaces != nullptr),
+        cancelled_(options.cancelled),
+        table_(graph, target()),
+        host_table_(runtime_, Place::kHost, table_.bytes()),
+        device_table_(runtime_, Place::kDevice, table_.bytes()),
+        frequencies_(runtime_, Place::kDevice, table_.frequency_bytes()),
+        workspace_(workspace_of(runtime_, options.workspaces.get())),
+        begin_(runtime_->make_event()),
+        end_(runtime_->make_event()) {
+    if (table_.needs_grids()) {
+      const std::vector<std::uint16_t> grids = gpu::grid_table();
+      grids_.emplace(runtime_, Place::kDevice, grids.size() * sizeof grids[0]);
+      grids_->write(0, std::as_bytes(std::span(grids)));
+    }
+    table_.place({.host = host_table_.host(),
+                  .address = device_table_.address(),
+                  .frequencies = frequencies_.address(),
+                  .grids = grids_.has_value() ? grids_->address() : 0});
+    workspace_->reserve(table_.workspace_bytes());
+    bind(bindings);
+  }
+  ~CudaPlan() override { runtime_->wait_idle(); }
+
+  void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
+              const Changes& actual) override {
+    WEFT_CHECK(!running_);
+    if (actual.tensors || !table_.is_bound() || bound_at_move_ != workspace_->n_moves()) bind(bindings);
+    if (actual.shapes || actual.topology || is_first_ || table_.is_cut()) table_.set_sizes(symbols);
+    is_first_ = false;
+    running_ = true;  // What was launched before an error is waited for.
+    if (is_cancelled(cancelled_)) table_.cut();
+    begin_->record();
+    runtime_->copy_in_order(device_table_.address(), {host_table_.host(), host_table_.size()});
+    for (std::size_t i = 0; i < table_.n_launches(); ++i)
+      if (table_.active()[i] && (!table_.is_cut() || table_.launch(i).must_run))
+        runtime_->launch(table_.launch(i), table_.groups(i));
+    end_->record();
+  }
+
+  void wait() override {
+    if (!std::exchange(running_, false)) return;
+    while (
+        !end_->wait_for(table_.is_cut() || cancelled_ == nullptr ? std::chrono::nanoseconds::max() : kLook))
+      if (!table_.is_cut() && is_cancelled(cancelled_)) cut();
+    kernel_seconds_ += end_->seconds_since(*begin_);
+  }
+
+  PlanMemory memory() const override { return table_.memory(shares_workspace_); }
+  double kernel_seconds() const override { return kernel_seconds_; }
+  int n_launches() const override { return static_cast<int>(table_.n_launches()); }
+  int n_phases() const override { return table_.program().n_phases; }
+  std::string describe() const override { return gpu::describe(table_.graph(), table_.program()); }
+
+ private:
+  static Tensor& tensor_of(DeviceTensor& bound) {
+    auto* const tensor = dynamic_cast<Tensor*>(&bound);
+    WEFT_CHECK(tensor != nullptr);
+    return *tensor;
+  }
+  std::uint64_t address_of(DeviceTensor& tensor) override { return tensor_of(tensor).buffer().address(); }
+  void read(DeviceTensor& tensor, std::span<std::byte> bytes) override {
+    tensor_of(tensor).buffer().read(0, bytes);
+  }
+  void write_frequencies(std::size_t offset, std::span<const std::byte> bytes) override {
+    frequencies_.write(offset, bytes);
+  }
+  void bind(const Bindings& bindings) {
+    table_.bind(bindings, workspace_->address(), *this);
+    bound_at_move_ = workspace_->n_moves();
+  }
+  /// Launches that have not begun find no groups on the device.
+  void cut() {
+    table_.cut();
+    device_table_.write(0, {host_table_.host(), host_table_.size()});
+  }
+
+  std::shared_ptr<Runtime> runtime_;
+  const bool shares_workspace_;
+  const std::atomic<bool>* const cancelled_;
+  gpu::StepTable table_;
+  Buffer host_table_, device_table_;
+  Buffer frequencies_;
+  std::optional<Buffer> grids_;
+  const std::shared_ptr<CudaWorkspace> workspace_;
+  std::optional<std::uint64_t> bound_at_move_;  // The workspace's, when all addresses were written.
+  std::unique_ptr<Event> begin_, end_;          // Of the step.
+  bool is_first_ = true;
+  bool running_ = false;
+  double kernel_seconds_ = 0.0;
+};
+
+}  // namespace
+
+std::unique_ptr<DevicePlan> make_plan(std::shared_ptr<Runtime> runtime, const Graph& graph,
+                                      const Bindings& bindings, const CompileOptions& options) {
+  return std::make_unique<CudaPlan>(std::move(runtime), graph, bindings, options);
+}
+
+PlanMemory plan_memory(const Graph& graph, bool shares_workspace) {
+  return gpu::StepTable(graph, target()).memory(shares_workspace);
+}
+
+}  // namespace weft::cuda

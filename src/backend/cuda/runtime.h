@@ -1,0 +1,99 @@
+#pragma once
+// A GPU, opened: its memory and its one stream of work. Nothing here knows tensors or graphs. One
+// implementation calls CUDA (module/runtime.cpp), one emulates it on the CPU (emulated/runtime.cpp).
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/gpu/launches.h"
+
+namespace weft::cuda {
+
+enum class Place : std::uint8_t {
+  kDevice,
+  kHost,  ///< Pinned memory that the host and kernels reach at the same address.
+};
+
+struct GpuProperties {
+  std::string name;
+  std::string features;  ///< For display: "compute 8.9, 128 multiprocessors".
+  std::uint64_t memory_total = 0;
+  bool is_emulated = false;
+};
+
+/// A place in the stream.
+class Event {
+ public:
+  virtual ~Event() = default;
+  /// All work that was added to the stream so far.
+  virtual void record() = 0;
+  /// Whether that work is done; waits at most this long. Throws Error kDevice if it failed.
+  virtual bool wait_for(std::chrono::nanoseconds timeout) = 0;
+  /// Seconds of the GPU between two events that are done.
+  virtual double seconds_since(const Event& earlier) const = 0;
+};
+
+/// Any thread may call any member. Addresses are the kernels'. Members throw Error kOutOfMemory and kDevice.
+class Runtime {
+ public:
+  virtual ~Runtime() = default;
+  virtual const GpuProperties& properties() const = 0;
+  virtual std::uint64_t memory_free() const = 0;
+  /// At least one byte, aligned to 256.
+  virtual std::uint64_t allocate(Place place, std::size_t bytes) = 0;
+  virtual void free(Place place, std::uint64_t address) noexcept = 0;
+
+  // Done when they return, beside the stream: the caller waits for steps that use the memory.
+  virtual void write(std::uint64_t to, std::span<const std::byte> bytes) = 0;
+  virtual void read(std::uint64_t from, std::span<std::byte> bytes) = 0;
+  virtual void clear(std::uint64_t at, std::size_t bytes) = 0;
+
+  // Added to the stream.
+  /// `bytes` are in memory of Place::kHost, and stay until the copy is done.
+  virtual void copy_in_order(std::uint64_t to, std::span<const std::byte> bytes) = 0;
+  virtual void launch(const gpu::Launch& launch, gpu::Groups groups) = 0;
+  virtual std::unique_ptr<Event> make_event() = 0;
+  /// Waits for the whole stream.
+  virtual void wait_idle() noexcept = 0;
+};
+
+/// The GPUs of this machine; none if there is no driver.
+std::vector<std::shared_ptr<Runtime>> open_gpus();
+/// A GPU that computes on the CPU, slowly, to test kernels.
+std::shared_ptr<Runtime> open_emulated();
+
+/// Memory of a runtime.
+class Buffer {
+ public:
+  Buffer(std::shared_ptr<Runtime> runtime, Place place, std::size_t bytes)
+      : runtime_(std::move(runtime)),
+        place_(place),
+        size_(bytes),
+        address_(runtime_->allocate(place, bytes)) {}
+  ~Buffer() { runtime_->free(place_, address_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  std::uint64_t address() const { return address_; }
+  std::size_t size() const { return size_; }
+  /// Of Place::kHost.
+  std::byte* host() const { return reinterpret_cast<std::byte*>(address_); }
+  void write(std::size_t offset, std::span<const std::byte> bytes) {
+    runtime_->write(address_ + offset, bytes);
+  }
+  void read(std::size_t offset, std::span<std::byte> bytes) const {
+    runtime_->read(address_ + offset, bytes);
+  }
+  void clear() { runtime_->clear(address_, size_); }
+
+ private:
+  std::shared_ptr<Runtime> runtime_;
+  Place place_;
+  std::size_t size_;
+  std::uint64_t address_;
+};
+
+}  // namespace weft::cuda
