@@ -16,7 +16,7 @@ constexpr std::chrono::nanoseconds kLook = std::chrono::milliseconds(1);
 
 gpu::Target target() {
   gpu::Sizes sizes = gpu::sizes_of({.subgroup = 32, .shared_bytes = 48u << 10, .threads = 1024});
-  return {.byte_dots = false, .tails = false, .sizes = sizes, .far_from_host = true};
+  return {.byte_dots = true, .tails = false, .sizes = sizes, .far_from_host = true};
 }
 
 class CudaWorkspace final : public Workspace {

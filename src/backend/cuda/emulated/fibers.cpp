@@ -22,8 +22,8 @@ struct Fiber {
   ucontext_t context = {};
   std::unique_ptr<std::byte[]> stack;
   State state = State::kReady;
-  std::uint32_t value = 0, result = 0;  // Of an exchange between lanes.
-  unsigned from = 0;
+  LaneWords words = {};  // Of an operation of the warp, which is this function.
+  void (*work)(LaneWords*) = nullptr;
 };
 
 struct Run {
@@ -127,21 +127,29 @@ unsigned thread() { return running->self; }
 unsigned n_threads() { return static_cast<unsigned>(running->fibers.size()); }
 void barrier() { wait(State::kBarrier); }
 
-std::uint32_t from_lane(std::uint32_t value, unsigned lane) {
+LaneWords with_warp(const LaneWords& mine, void (*work)(LaneWords* lanes)) {
   Fiber* const warp = running->fibers.data() + running->self / kWarp * kWarp;
   Fiber& self = running->fibers[running->self];
-  self.value = value;
-  self.from = lane % kWarp;
+  self.words = mine;
+  self.work = work;
   self.state = State::kLanes;
-  if (std::all_of(warp, warp + kWarp, [](const Fiber& f) { return f.state == State::kLanes; })) {
-    for (unsigned l = 0; l < kWarp; ++l) warp[l].result = warp[warp[l].from].value;
-    for (unsigned l = 0; l < kWarp; ++l) warp[l].state = State::kReady;
-  } else {
-    if (std::any_of(warp, warp + kWarp, [](const Fiber& f) { return f.state == State::kDone; }))
-      fail("a lane has left a warp that exchanges values");
+  const auto any = [&](auto holds) { return std::any_of(warp, warp + kWarp, holds); };
+  if (any([](const Fiber& f) { return f.state == State::kDone; }))
+    fail("a lane has left a warp that works together");
+  if (any([&](const Fiber& f) { return f.state == State::kLanes && f.work != work; }))
+    fail("lanes of a warp are at different operations");
+  if (any([](const Fiber& f) { return f.state != State::kLanes; })) {
     wait(State::kLanes);
+    return self.words;
   }
-  return self.result;
+  LaneWords lanes[kWarp];
+  for (unsigned l = 0; l < kWarp; ++l) lanes[l] = warp[l].words;
+  work(lanes);
+  for (unsigned l = 0; l < kWarp; ++l) {
+    warp[l].words = lanes[l];
+    warp[l].state = State::kReady;
+  }
+  return self.words;
 }
 
 }  // namespace weft::cuda::emulation

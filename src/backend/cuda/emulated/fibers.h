@@ -29,7 +29,13 @@ unsigned thread();
 unsigned n_threads();
 /// Waits for all threads of the block.
 void barrier();
-/// The value that another lane of this warp passes in the same call.
-std::uint32_t from_lane(std::uint32_t value, unsigned lane);
+/// What a lane brings to an operation of its warp, and what it gets.
+struct LaneWords {
+  std::uint32_t in[8];
+  std::uint32_t out[8];
+};
+/// An operation of a warp: when all 32 lanes are there, work(lanes) fills `out` of each. Returns this lane's
+/// words.
+LaneWords with_warp(const LaneWords& mine, void (*work)(LaneWords* lanes));
 
 }  // namespace weft::cuda::emulation

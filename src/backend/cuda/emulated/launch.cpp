@@ -6,17 +6,15 @@ namespace weft::cuda {
 
 int launch_kernel(gpu::Kernel kernel, const Arguments& arguments, Index3 groups, void* /*stream*/) {
   const emulation::Index grid = {groups.x, groups.y, groups.z};
-  switch (kernel) {
-#define KERNEL(name, function, threads)                          \
-  case gpu::Kernel::name:                                        \
-    emulation::run([&] { function(arguments); }, grid, threads); \
-    break;
+  const uint* const c = arguments.constants;
+#define KERNEL(name, holds, function, n_threads)                   \
+  if (kernel == gpu::Kernel::name && (holds)) {                    \
+    emulation::run([&] { function(arguments); }, grid, n_threads); \
+    return 0;                                                      \
+  }
 #include "backend/cuda/kernels/list.inc"
 #undef KERNEL
-    default:
-      return 98;  // cudaErrorInvalidDeviceFunction.
-  }
-  return 0;
+  return 98;  // cudaErrorInvalidDeviceFunction.
 }
 
 }  // namespace weft::cuda

@@ -1,8 +1,7 @@
 #pragma once
 // Attention, and what brings rows to caches: rope, stores, moves of cells. Tensors, params, constants and
 // words as of their namesakes in vulkan/shaders.
-#include "backend/cuda/kernels/call.h"
-#include "backend/cuda/kernels/math.h"
+#include "backend/cuda/kernels/codes.h"
 #include "backend/cuda/kernels/pack.h"
 
 namespace weft::cuda {
@@ -400,15 +399,16 @@ WEFT_KERNEL(128) attention(Arguments arguments) {
 
 /// What attention left of each page, merged in the order of pages. A block takes a head of a row.
 WEFT_KERNEL(64) merge_pages(Arguments arguments) {
-  constexpr uint kThreads = 64;
+  constexpr uint kThreads = 64, kMaxColumns = 1024;
+  WEFT_SHARED float values[kMaxColumns];
   const Call c{arguments};
   if (!c.has_work()) return;
-  const uint heads = c.param(0), v_dim = c.param(1), n_parts = c.param(2), head = block().x;
-  const bool has_sinks = c.param(3) != 0u;
+  const uint heads = c.param(0), v_dim = c.param(1), n_parts = c.param(2), head = block().x, t = thread();
+  const bool has_sinks = c.param(3) != 0u, has_floats = c.constant(1) != 0u, has_codes = c.constant(2) != 0u;
   for (uint row = block().y; row < c.n_rows(); row += c.groups().y) {
     const int n_extents = c.ints(2)[c.ints(1)[row]];
     const float* const parts = c.floats(0) + (std::uint64_t{row} * heads + head) * n_parts * (v_dim + 2u);
-    for (uint column = thread(); column < v_dim; column += kThreads) {
+    for (uint column = t; column < v_dim; column += kThreads) {
       SoftmaxState all = {kLowest, 0.0f};
       float value = 0.0f;
       for (int e = 0; e < n_extents; ++e) {
@@ -418,9 +418,16 @@ WEFT_KERNEL(64) merge_pages(Arguments arguments) {
         all = merged(all, {part[0], part[1]}, f);
         value = merged_value(value, part[2u + column], f);
       }
-      const float sum = whole_sum(all, has_sinks ? c.floats(3)[head] : 0.0f, has_sinks);
-      c.row(4, row, heads * v_dim)[head * v_dim + column] = divided(value, sum);
+      value = divided(value, whole_sum(all, has_sinks ? c.floats(3)[head] : 0.0f, has_sinks));
+      if (has_floats) c.row(4, row, heads * v_dim)[head * v_dim + column] = value;
+      values[column] = value;
     }
+    if (!has_codes) continue;
+    barrier();
+    for (uint b = t; b < v_dim / kBlock; b += kThreads)
+      store_codes(code_row(c, 5, row, heads * v_dim), head * v_dim / kBlock + b,
+                  [&](uint i) { return values[b * kBlock + i]; });
+    barrier();
   }
 }
 

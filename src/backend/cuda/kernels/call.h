@@ -49,6 +49,11 @@ struct Call {
   WEFT_DEVICE uint word(uint i) const { return entry()[4u + i]; }
 };
 
+/// The grids of the IQ types (gpu/grids.h).
+WEFT_DEVICE const std::uint16_t* grids_of(const Call& c) {
+  return reinterpret_cast<const std::uint16_t*>(c.a.push.grids);
+}
+
 /// Calls of(i) for i below n, shared by all threads of the grid.
 template <uint kThreads, typename F>
 WEFT_DEVICE void for_each(const Call& c, uint n, F of) {

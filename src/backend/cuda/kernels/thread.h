@@ -41,7 +41,26 @@ WEFT_DEVICE float as_float(uint bits) { return __uint_as_float(bits); }
 WEFT_DEVICE uint as_uint(float x) { return __float_as_uint(x); }
 WEFT_DEVICE uint bit_count(uint x) { return static_cast<uint>(__popc(x)); }
 WEFT_DEVICE uint highest_bit(uint x) { return 31u - static_cast<uint>(__clz(static_cast<int>(x))); }
-WEFT_DEVICE uint from_lane(uint value, uint lane) { return __shfl_sync(~0u, value, static_cast<int>(lane)); }
+/// Sum + the product of four signed bytes each.
+WEFT_DEVICE int dot4(uint a, uint b, int sum) {
+  return __dp4a(static_cast<int>(a), static_cast<int>(b), sum);
+}
+/// Products of matrices of signed bytes by a warp, exact: 16 x 16 times 16 x 8. Lane l holds of the first
+/// matrix bytes 4 (l % 4) to 4 (l % 4) + 3 of row l / 4 (a0) and of row l / 4 + 8 (a1), of the second those
+/// of column l / 4 (b). It gets elements 2 (l % 4) and 2 (l % 4) + 1 of rows l / 4 (d[0], d[1]) and l / 4 + 8
+/// (d[2], d[3]).
+WEFT_DEVICE void multiply16(int (&d)[4], uint a0, uint a1, uint b) {
+  asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%7,%7,%7};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(a0), "r"(a1), "r"(b), "r"(0));
+}
+/// The same of 16 x 32 times 32 x 8; a2, a3 and b1 are bytes that are 16 on.
+WEFT_DEVICE void multiply32(int (&d)[4], uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%10,%10,%10,%10};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "r"(0));
+}
 #else
 inline uint thread() { return emulation::thread(); }
 inline Index3 block() {
@@ -66,7 +85,31 @@ inline uint as_uint(float x) {
 }
 inline uint bit_count(uint x) { return static_cast<uint>(__builtin_popcount(x)); }
 inline uint highest_bit(uint x) { return 31u - static_cast<uint>(__builtin_clz(x)); }
-inline uint from_lane(uint value, uint lane) { return emulation::from_lane(value, lane); }
+inline int dot4(uint a, uint b, int sum) {
+  for (int i = 0; i < 32; i += 8) sum += static_cast<std::int8_t>(a >> i) * static_cast<std::int8_t>(b >> i);
+  return sum;
+}
+inline void multiply32(int (&d)[4], uint a0, uint a1, uint a2, uint a3, uint b0, uint b1) {
+  const emulation::LaneWords words =
+      emulation::with_warp({{a0, a1, a2, a3, b0, b1}, {}}, [](emulation::LaneWords* lanes) {
+        std::int8_t a[16][32], b[8][32];
+        for (uint l = 0; l < 32; ++l)
+          for (uint i = 0; i < 4; ++i)
+            for (uint byte = 0; byte < 4; ++byte) {
+              const uint k = 4 * (l % 4) + 16 * (i / 2) + byte;
+              a[l / 4 + 8 * (i % 2)][k] = static_cast<std::int8_t>(lanes[l].in[i] >> (8 * byte));
+              if (i % 2 == 0) b[l / 4][k] = static_cast<std::int8_t>(lanes[l].in[4 + i / 2] >> (8 * byte));
+            }
+        for (uint l = 0; l < 32; ++l)
+          for (uint i = 0; i < 4; ++i) {
+            int sum = 0;
+            for (uint k = 0; k < 32; ++k) sum += a[l / 4 + 8 * (i / 2)][k] * b[2 * (l % 4) + i % 2][k];
+            lanes[l].out[i] = static_cast<uint>(sum);
+          }
+      });
+  for (int i = 0; i < 4; ++i) d[i] = static_cast<int>(words.out[i]);
+}
+inline void multiply16(int (&d)[4], uint a0, uint a1, uint b) { multiply32(d, a0, a1, 0, 0, b, 0); }
 #endif
 
 WEFT_DEVICE uint least(uint a, uint b) { return a < b ? a : b; }

@@ -7,17 +7,15 @@ namespace weft::cuda {
 
 int launch_kernel(gpu::Kernel kernel, const Arguments& arguments, Index3 groups, void* stream) {
   const dim3 grid(groups.x, groups.y, groups.z);
-  switch (kernel) {
-#define KERNEL(name, function, threads)                                           \
-  case gpu::Kernel::name:                                                         \
-    function<<<grid, threads, 0, static_cast<cudaStream_t>(stream)>>>(arguments); \
-    break;
+  const uint* const c = arguments.constants;
+#define KERNEL(name, holds, function, n_threads)                                    \
+  if (kernel == gpu::Kernel::name && (holds)) {                                     \
+    function<<<grid, n_threads, 0, static_cast<cudaStream_t>(stream)>>>(arguments); \
+    return cudaGetLastError();                                                      \
+  }
 #include "backend/cuda/kernels/list.inc"
 #undef KERNEL
-    default:
-      return cudaErrorInvalidDeviceFunction;
-  }
-  return cudaGetLastError();
+  return cudaErrorInvalidDeviceFunction;
 }
 
 }  // namespace weft::cuda
