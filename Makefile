@@ -31,6 +31,10 @@ build: setup ## build what is installed: the program (build/release/weft), the l
 	@$(call configure,release)
 	@cmake --build --preset release -j $(JOBS) --target product
 
+.PHONY: cuda
+cuda: build ## the module of NVIDIA GPUs (build/release/weft_backend_cuda.so); needs nvcc of CUDA 12 or later
+	@cmake --build --preset release -j $(JOBS) --target weft_backend_cuda_module
+
 .PHONY: deb
 deb: build ## Debian packages of the program and the library (build/release/*.deb)
 	@./scripts/setup.sh deb

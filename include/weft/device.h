@@ -38,6 +38,8 @@ struct DeviceInfo {
   /// Estimates of the backend, by which placement compares devices; they are not measured. 0: a usual value
   /// for this kind of device.
   DeviceSpeed speed = {};
+  /// The same for one GPU in all backends: its UUID in hexadecimal digits. Empty: unknown.
+  std::string uuid = {};
 };
 
 /// A set of backends and their devices (weft/backend.h). A program can add its own backends.
@@ -58,7 +60,7 @@ bool init_worker_process();
 /// All devices. The first is always the CPU. open_devices() (weft/plan.h) opens them.
 std::vector<DeviceInfo> list_devices(const Registry& registry);
 std::vector<DeviceInfo> list_devices();
-/// Backend modules that were found but cannot be used, each with the reason.
+/// Backend modules that were found but cannot be used, and GPUs that are not listed, each with the reason.
 std::vector<std::string> problems(const Registry& registry);
 
 // Deprecated names, for one version.

@@ -96,8 +96,12 @@ std::vector<DeviceInfo> Registry::gpus() const {
   std::vector<DeviceInfo> result;
   for (const Backend& backend : backends_) {
     if (backend.may_find_gpus && !backend.may_find_gpus()) continue;
-    for (DeviceInfo& info : backend.list())
-      if (!info.on_host_cpu) result.push_back(std::move(info));
+    for (DeviceInfo& info : backend.list()) {
+      const bool is_known =
+          !info.uuid.empty() && std::any_of(result.begin(), result.end(),
+                                            [&](const DeviceInfo& other) { return other.uuid == info.uuid; });
+      if (!info.on_host_cpu && !is_known) result.push_back(std::move(info));
+    }
   }
   return result;
 }

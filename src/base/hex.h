@@ -1,8 +1,9 @@
 #pragma once
-// Hashes as hexadecimal digits, in names of files.
+// Bytes and hashes as hexadecimal digits, in names of files.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,7 +19,15 @@ inline std::string to_hex(const Hash128& hash) {
   return text;
 }
 
-/// The reverse; nothing for any other text.
+/// Two lower-case digits for each byte.
+inline std::string to_hex(std::span<const std::uint8_t> bytes) {
+  std::string text;
+  for (const std::uint8_t byte : bytes)
+    text += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
+  return text;
+}
+
+/// A hash from its digits; nothing for any other text.
 inline std::optional<Hash128> from_hex(std::string_view text) {
   constexpr std::size_t kDigits = 32;
   if (text.size() != kDigits) return std::nullopt;

@@ -76,7 +76,11 @@ bool init_worker_process() {
 std::vector<DeviceInfo> list_devices(const Registry& registry) { return registry.devices(); }
 std::vector<DeviceInfo> list_devices() { return load_backends()->devices(); }
 std::vector<std::string> problems(const Registry& registry) {
-  return {registry.problems().begin(), registry.problems().end()};
+  std::vector<std::string> all(registry.problems().begin(), registry.problems().end());
+  for (const Backend& backend : registry.backends())
+    if (std::string problem = backend.problem ? backend.problem() : std::string(); !problem.empty())
+      all.push_back(std::move(problem));
+  return all;
 }
 
 }  // namespace weft

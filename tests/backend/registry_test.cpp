@@ -83,6 +83,25 @@ TEST(Registry, LooksForGpusOnlyWhereThereMayBeSome) {
   EXPECT_EQ(registry.gpus()[0].name, "a0");
 }
 
+TEST(Registry, ListsAGpuOfTwoBackendsOnce) {
+  Registry registry;
+  const auto add = [&](const std::string& backend, const std::string& uuid) {
+    Backend own = named(backend, backend + "0");
+    own.list = [backend, uuid] {
+      return std::vector{DeviceInfo{.name = backend + "0", .backend = backend, .uuid = uuid}};
+    };
+    registry.add(own);
+  };
+  add("a", "00ff");
+  add("b", "00ff");
+  add("c", "");
+  add("d", "");
+  std::vector<std::string> names;
+  for (const DeviceInfo& gpu : registry.gpus()) names.push_back(gpu.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"a0", "c0", "d0"}));
+  EXPECT_EQ(registry.devices().size(), 4u);  // By name it can still be opened.
+}
+
 TEST(Registry, ReportsTruncatedModules) {
   const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "cut_modules";
   std::filesystem::create_directories(folder);

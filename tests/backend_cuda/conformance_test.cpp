@@ -18,7 +18,7 @@ TEST(Conformance, OfEmulatedCuda) {
   std::printf("%s", to_table(cases).c_str());
   for (const ConformanceRow& row : by_op(cases)) {
     EXPECT_EQ(row.n_failed, 0) << row.op;
-    // Of a model that runs on the GPU, no layer goes back to the CPU.
+    // No layer of a model on the GPU needs the CPU.
     if (row.op == "delta_rule" || row.op == "selective_scan" || row.op == "short_conv") {
       EXPECT_EQ(row.n_unsupported, 0) << row.op;
     }

@@ -17,7 +17,7 @@ void expect_conformance(Device& device, const ConformanceOptions& options = {}) 
   std::printf("%s: %s\n%s", device.info().name.c_str(), device.info().description.c_str(), table.c_str());
   for (const ConformanceRow& row : by_op(cases)) {
     EXPECT_EQ(row.n_failed, 0) << row.op;
-    // Of a model that runs on the GPU, no layer goes back to the CPU.
+    // No layer of a model on the GPU needs the CPU.
     if (row.op == "delta_rule" || row.op == "selective_scan" || row.op == "short_conv") {
       EXPECT_EQ(row.n_unsupported, 0) << row.op;
     }

@@ -20,7 +20,7 @@ namespace weft {
 
 /// The version of the module interface: weft/device.h, backend/ and graph/. Modules of another version are
 /// refused.
-inline constexpr std::uint32_t kModuleVersion = 9;
+inline constexpr std::uint32_t kModuleVersion = 10;
 
 struct ModuleInfo {
   std::uint32_t version = kModuleVersion;

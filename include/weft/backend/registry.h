@@ -55,6 +55,9 @@ struct Backend {
   std::function<bool()> may_find_gpus = nullptr;
   /// Whether it lists a device of this name. It opens none. Null: `list` is called instead.
   std::function<bool(std::string_view device)> has = nullptr;
+  /// Why a GPU that the machine seems to have is not listed, for display. Empty: nothing is wrong. Null: it
+  /// cannot tell.
+  std::function<std::string()> problem = nullptr;
 };
 
 /// One thread may change it, or any number of threads may read it.
@@ -74,7 +77,8 @@ class Registry {
   std::span<const std::string> problems() const { return problems_; }
   /// Devices of all backends, in the order in which the backends were added.
   std::vector<DeviceInfo> devices() const;
-  /// Devices that do not compute on the host's cores. Fast if no backend could have one.
+  /// Devices that do not compute on the host's cores. A GPU of several backends is listed once, by the first.
+  /// Fast if no backend could have one.
   std::vector<DeviceInfo> gpus() const;
   /// Opens a device by its listed name. Throws Error kNotFound with the available names.
   std::shared_ptr<Device> open(std::string_view device, const OpenOptions& options = {}) const;

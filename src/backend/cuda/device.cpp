@@ -37,7 +37,8 @@ class CudaDevice final : public Device {
              .memory_free = runtime_->memory_free(),
              .is_async = true,
              .on_host_cpu = gpu.is_emulated,
-             .features = {gpu.features}};
+             .features = {gpu.features},
+             .uuid = gpu.uuid};
     if (gpu.is_emulated) info_.speed = {.bytes_per_second = 1e8, .flops = 1e8, .step_seconds = 1e-3};
   }
   const DeviceInfo& info() const override { return info_; }
@@ -173,7 +174,15 @@ Backend make_backend(const std::string& name, std::vector<std::shared_ptr<Runtim
                                                     options.name.empty() ? listed_name(i) : options.name);
             throw Error(ErrorCode::kNotFound, "there is no CUDA device \"" + std::string(device) + '"');
           },
-          .may_find_gpus = [=] { return !gpus->all().empty(); }};
+          .may_find_gpus = [=] { return !gpus->all().empty(); },
+          .has =
+              [=](std::string_view device) {
+                // GPUs are not opened for the sake of other backends' devices.
+                if (!device.starts_with(name)) return false;
+                for (std::size_t i = 0; i < gpus->all().size(); ++i)
+                  if (listed_name(i) == device) return true;
+                return false;
+              }};
 }
 
 }  // namespace weft::cuda

@@ -21,6 +21,7 @@ enum class Place : std::uint8_t {
 struct GpuProperties {
   std::string name;
   std::string features;  ///< For display: "compute 8.9, 128 multiprocessors".
+  std::string uuid;      ///< DeviceInfo::uuid.
   std::uint64_t memory_total = 0;
   bool is_emulated = false;
 };
@@ -47,7 +48,7 @@ class Runtime {
   virtual std::uint64_t allocate(Place place, std::size_t bytes) = 0;
   virtual void free(Place place, std::uint64_t address) noexcept = 0;
 
-  // Done when they return, beside the stream: the caller waits for steps that use the memory.
+  // Not in the stream, and done when they return. The caller waits for steps that use the memory.
   virtual void write(std::uint64_t to, std::span<const std::byte> bytes) = 0;
   virtual void read(std::uint64_t from, std::span<std::byte> bytes) = 0;
   virtual void clear(std::uint64_t at, std::size_t bytes) = 0;
@@ -61,8 +62,12 @@ class Runtime {
   virtual void wait_idle() noexcept = 0;
 };
 
-/// The GPUs of this machine; none if there is no driver.
+/// The GPUs of this machine, or none without a driver.
 std::vector<std::shared_ptr<Runtime>> open_gpus();
+/// Whether the system shows a GPU of NVIDIA. Fast: no driver is loaded.
+bool system_shows_gpu();
+/// Why open_gpus() finds no GPU though the system shows one; empty if it finds one.
+std::string gpu_problem();
 /// A GPU that computes on the CPU, slowly, to test kernels.
 std::shared_ptr<Runtime> open_emulated();
 

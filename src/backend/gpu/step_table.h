@@ -1,7 +1,7 @@
 #pragma once
-// What a GPU's plan reads anew in each step, in one block of memory: the addresses of all tensors, then an
-// entry for each launch (its groups, its rows, its words). Kernels read all of that there. So commands that
-// were recorded once, or a graph that was instantiated once, serve steps of any size and other tensors.
+// One block of memory with all that may change from step to step: the addresses of all tensors, then an entry
+// for each launch (its groups, its rows, its words). Kernels read all of that there. So commands that were
+// recorded once, or a graph that was instantiated once, serve steps of any size and other tensors.
 //
 // The table also assigns the temporaries of a program to places in a workspace. It knows no API: the plan
 // gives it memory that the host can write, and copies that to the device where the host cannot write there.
@@ -61,7 +61,7 @@ class StepTable {
   bool is_bound() const { return bound_; }
   /// Writes all entries for a step of these symbols.
   void set_sizes(std::span<const std::int64_t> symbols);
-  /// Launches that have not begun find no groups, except those that must run. It begins with the last one,
+  /// Launches that have not begun find no groups, except launches with must_run. It begins with the last one,
   /// since the device goes the other way: none may run after one that is left out. If a device reads that in
   /// another order still, a launch reads values of an earlier step, and kernels keep indices in range.
   void cut();
@@ -76,7 +76,7 @@ class StepTable {
   struct Layout {
     std::vector<bool> external;            // By value: whether memory is bound from outside.
     std::vector<std::size_t> temporaries;  // Values ...
-    std::vector<std::size_t> offsets;      // ... and their offsets, followed by those of Program::scratch.
+    std::vector<std::size_t> offsets;      // ... and their offsets, then the offsets of Program::scratch.
     std::size_t bytes = 0;
   };
   static Layout lay_out_program(const Graph& graph, const Program& program);

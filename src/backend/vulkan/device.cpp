@@ -9,6 +9,7 @@
 #include "backend/vulkan/tensors.h"
 #include "base/check.h"
 #include "base/folder.h"
+#include "base/hex.h"
 #include "base/to_size.h"
 #include "tensor/codec.h"
 #include "weft/error.h"
@@ -56,6 +57,7 @@ class VulkanDevice final : public Device {
     info_.description = gpu_->properties().deviceName;
     info_.memory_total = gpu_->memory_total();
     info_.memory_free = gpu_->memory_free();
+    info_.uuid = gpu_->uuid();
     const std::uint32_t version = gpu_->properties().apiVersion;
     info_.features = {"vulkan" + std::to_string(VK_API_VERSION_MAJOR(version)) + "." +
                           std::to_string(VK_API_VERSION_MINOR(version)),
@@ -243,14 +245,9 @@ std::filesystem::path pipeline_cache_file(VkPhysicalDevice physical, const std::
   if (folder.empty()) return {};
   VkPhysicalDeviceProperties properties = {};
   vkGetPhysicalDeviceProperties(physical, &properties);
-  std::string hex;
-  for (const std::uint8_t byte : properties.pipelineCacheUUID) {
-    constexpr std::string_view kDigits = "0123456789abcdef";
-    hex += {kDigits[byte >> 4], kDigits[byte & 15]};
-  }
   std::error_code none;
   std::filesystem::create_directories(folder, none);
-  return folder / ("vulkan-" + hex + ".pipelines");
+  return folder / ("vulkan-" + base::to_hex(properties.pipelineCacheUUID) + ".pipelines");
 }
 
 /// Whether the system has a GPU of any kind, as its drivers show them: to ask Vulkan means to load them all.

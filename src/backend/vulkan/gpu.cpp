@@ -6,6 +6,7 @@
 
 #include "backend/vulkan/cooperative.h"
 #include "base/check.h"
+#include "base/hex.h"
 #include "weft/error.h"
 
 namespace weft::vulkan {
@@ -150,6 +151,10 @@ Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool sta
   VkPhysicalDeviceVulkan11Features has11 = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, &has12};
   VkPhysicalDeviceShaderIntegerDotProductFeaturesKHR has_dots = {
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES_KHR};
+  VkPhysicalDeviceIDProperties id = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
+  VkPhysicalDeviceProperties2 with_id = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &id};
+  vkGetPhysicalDeviceProperties2(physical, &with_id);
+  uuid_ = base::to_hex(id.deviceUUID);
   const bool knows_dots = has_extension(physical, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME);
   if (knows_dots) has12.pNext = &has_dots;
   VkPhysicalDeviceSubgroupSizeControlFeaturesEXT has_full = {

@@ -89,6 +89,7 @@ class Gpu {
   VkDevice handle() const { return handle_; }
   std::uint32_t queue_family() const { return queue_family_; }
   const VkPhysicalDeviceProperties& properties() const { return properties_; }
+  const std::string& uuid() const { return uuid_; }  ///< DeviceInfo::uuid.
   std::uint64_t memory_total() const { return memory_total_; }
   std::uint64_t memory_free() const;  ///< By the driver's word where it gives one, else by ours.
   std::size_t max_allocation() const { return max_allocation_; }
@@ -131,6 +132,7 @@ class Gpu {
   gpu::Sizes sizes_;
   bool memory_budget_ = false;
   VkPhysicalDeviceProperties properties_ = {};
+  std::string uuid_;
   VkPhysicalDeviceMemoryProperties memory_ = {};
   std::uint64_t memory_total_ = 0;
   std::size_t max_allocation_ = 0;

@@ -22,7 +22,7 @@ struct Fiber {
   ucontext_t context = {};
   std::unique_ptr<std::byte[]> stack;
   State state = State::kReady;
-  LaneWords words = {};  // Of an operation of the warp, which is this function.
+  LaneWords words = {};  // For an operation of the warp, which `work` does.
   void (*work)(LaneWords*) = nullptr;
 };
 

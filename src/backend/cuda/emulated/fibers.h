@@ -1,6 +1,6 @@
 #pragma once
 // Blocks of GPU threads on one CPU thread, to run kernels where there is no GPU. It finds wrong results,
-// missing barriers, threads that miss a barrier, and (with a sanitizer) memory errors. It tells nothing of
+// missing barriers, threads that miss a barrier, and (with a sanitizer) memory errors. It says nothing about
 // time.
 //
 // Each thread of a block is a fiber that runs until it waits at a barrier or for the other lanes of its warp.
@@ -29,7 +29,7 @@ unsigned thread();
 unsigned n_threads();
 /// Waits for all threads of the block.
 void barrier();
-/// What a lane brings to an operation of its warp, and what it gets.
+/// The operands and the results of a lane in an operation of its warp.
 struct LaneWords {
   std::uint32_t in[8];
   std::uint32_t out[8];

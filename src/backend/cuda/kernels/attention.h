@@ -75,9 +75,9 @@ WEFT_KERNEL(128) store_turned(Arguments arguments) {
   });
 }
 
-/// Cells to other cells, one after another: a thread owns a part of all cells and makes all moves of it in
-/// order, so no thread waits for another. The part is a word; a pair that turns; or of quantised caches whole
-/// heads and pairs of blocks.
+/// Moves cells to other cells, one after another. A thread owns a part of all cells and makes all moves of it
+/// in order, so no thread waits for another. The part is a word; a pair that turns; or of quantised caches
+/// whole heads and pairs of blocks.
 WEFT_KERNEL(64) move_cells(Arguments arguments) {
   constexpr uint kMaxUnit = 512;
   const Call c{arguments};

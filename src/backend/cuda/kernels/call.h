@@ -1,7 +1,7 @@
 #pragma once
-// What a kernel is called with: the launch's parameters, and its entry in the step table (gpu/step_table.h),
-// which tells how large this step is. A grid may have more blocks than the step has groups: those without one
-// end at once.
+// The arguments of kernels: the launch's parameters, and its entry in the step table (gpu/step_table.h) with
+// the sizes of this step. A grid may have more blocks than the step has groups: those without one end at
+// once.
 #include "backend/cuda/kernels/thread.h"
 #include "backend/gpu/push.h"
 
@@ -60,8 +60,8 @@ WEFT_DEVICE void for_each(const Call& c, uint n, F of) {
   for (uint i = block().x * kThreads + thread(); i < n; i += c.groups().x * kThreads) of(i);
 }
 
-/// Elements that operands walk with strides, as in vulkan/shaders/strided.glsl: words have the sizes of a
-/// shape, outermost first, then for each operand the place of its first element and its strides.
+/// Elements of operands with strides, as in vulkan/shaders/strided.glsl. Words have the sizes of a shape,
+/// outermost first. For each operand they then have the place of its first element and its strides.
 struct Walk {
   const Call& c;
   uint begin, axes;

@@ -1,7 +1,7 @@
 #pragma once
-// Activations as codes: a row has a code of eight bits for each column, then for each 32 columns their scale,
-// and in a word what the codes of both halves add up to (which types with minima multiply). As
-// vulkan/shaders/blocks.glsl.
+// Activations as codes: a row has a code of eight bits for each column. After them it has for each 32 columns
+// their scale, and a word with the sums of both halves' codes, which types with minima multiply.
+// vulkan/shaders/blocks.glsl has the same layout.
 #include "backend/cuda/kernels/call.h"
 #include "backend/cuda/kernels/math.h"
 #include "backend/cuda/kernels/unpack.h"

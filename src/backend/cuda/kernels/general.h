@@ -1,12 +1,12 @@
 #pragma once
-// The general ops of the graph library, and those of a mixture of experts that are not products. Each kernel
+// The general ops of the graph library, and small ops of a mixture of experts. Each kernel
 // has the tensors, params, constants and words of its namesake in vulkan/shaders.
 #include "backend/cuda/kernels/call.h"
 #include "backend/cuda/kernels/math.h"
 
 namespace weft::cuda {
 
-/// One element from those of up to three operands, which are walked with strides.
+/// Elements of the result from elements of up to three operands, which have strides.
 WEFT_KERNEL(256) elementwise(Arguments arguments) {
   const Call c{arguments};
   if (!c.has_work()) return;

@@ -1,5 +1,5 @@
 #pragma once
-// Functions of one or two numbers. CUDA's own functions are good to two units of the last place; an argument
+// Functions of one or two numbers. CUDA's own functions are good to two units of the last place. An argument
 // that is NaN gives NaN where the order of comparisons would drop it.
 #include "backend/cuda/kernels/thread.h"
 
@@ -124,8 +124,8 @@ WEFT_DEVICE Turn cos_sin_near_zero(float a) {
           a * (1.0f + a2 * (-1.0f / 6.0f + a2 * (1.0f / 120.0f + a2 * (-1.0f / 5040.0f + a2 / 362880.0f))))};
 }
 
-/// Of the angle position * frequency, with frequencies as fractions of a turn in 64 bits: whole turns
-/// overflow and vanish, so the product is exact at any position.
+/// Cosine and sine of the angle position * frequency. Frequencies are fractions of a turn in 64 bits. Whole
+/// turns overflow and vanish, so the product is exact at any position.
 WEFT_DEVICE Turn cos_sin(std::uint64_t frequency, int position) {
   const std::uint64_t turns = frequency * static_cast<std::uint64_t>(static_cast<std::int64_t>(position));
   // The nearest quarter turn, and the remainder in [-1/8, 1/8) of a turn.

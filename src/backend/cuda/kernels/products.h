@@ -2,7 +2,7 @@
 // Products with weights, and of matrices. Tensors, params, constants and words as of their namesakes in
 // vulkan/shaders.
 //
-// Blocks of 32 columns are dealt to 16 lanes in turns; a lane adds its blocks in order, then the lanes are
+// Blocks of 32 columns are dealt to 16 lanes in turns. A lane adds its blocks in order. Then the lanes are
 // added in order, as in vulkan/shaders/products.glsl. So a row has the same bits whatever kernel makes it.
 #include "backend/cuda/kernels/codes.h"
 
@@ -30,7 +30,7 @@ struct Product {
     return c.at<const std::uint8_t>(
         0, (std::uint64_t{least(expert, c.param(13) - 1u)} * outputs + least(o, outputs - 1u)) * c.param(2));
   }
-  /// Of floats, or of weights as floats: what a lane's blocks of a row add up to.
+  /// The sum of a lane's blocks of a row, with weights as floats.
   WEFT_DEVICE float lane_sum(Bytes weights, const float* x, uint lane) const {
     float sum = 0.0f;
     for (uint b = lane; b < n_blocks; b += kLanes)
@@ -85,7 +85,7 @@ struct RowTile {
   }
 };
 
-/// Of few rows: a block makes 16 outputs, a thread a lane of two of them.
+/// For few rows: a block computes 16 outputs, and a thread a lane of two of them.
 WEFT_KERNEL(128) matmul(Arguments arguments) {
   constexpr uint kSlots = 128 / Product::kLanes, kOutputs = 2 * kSlots;
   WEFT_SHARED float parts[kOutputs * (Product::kLanes + 1)];
@@ -111,7 +111,7 @@ WEFT_KERNEL(128) matmul(Arguments arguments) {
   }
 }
 
-/// Of many rows: a block makes a tile of outputs by rows, a thread an element after another.
+/// For many rows: a block computes a tile of outputs by rows, and a thread one element after another.
 WEFT_KERNEL(256) matmul_tiles(Arguments arguments) {
   constexpr uint kThreads = 256;
   const Call c{arguments};
@@ -203,7 +203,7 @@ matmul_codes(Arguments arguments) {
 }
 
 /// As matmul_tiles, of codes and quantised weights, by products of matrices. A warp makes kFragments of 16
-/// outputs by 8 rows; those of the block's 8 warps are a tile.
+/// outputs by 8 rows; all 8 warps of a block make a tile.
 template <uint kFragments, uint kType>
 WEFT_KERNEL(256)
 matmul_tiles_codes(Arguments arguments) {
@@ -277,7 +277,7 @@ matmul_tiles_codes(Arguments arguments) {
   }
 }
 
-/// Pairs of a row and an expert, sorted by expert, and tiles of at most so many pairs of one expert each. One
+/// Pairs of a row and an expert, sorted by expert, and tiles of pairs of one expert. One
 /// block.
 WEFT_KERNEL(256) sort_experts(Arguments arguments) {
   constexpr uint kThreads = 256, kEach = 4;  // Experts at most: kThreads * kEach.

@@ -45,10 +45,10 @@ WEFT_DEVICE uint highest_bit(uint x) { return 31u - static_cast<uint>(__clz(stat
 WEFT_DEVICE int dot4(uint a, uint b, int sum) {
   return __dp4a(static_cast<int>(a), static_cast<int>(b), sum);
 }
-/// Products of matrices of signed bytes by a warp, exact: 16 x 16 times 16 x 8. Lane l holds of the first
-/// matrix bytes 4 (l % 4) to 4 (l % 4) + 3 of row l / 4 (a0) and of row l / 4 + 8 (a1), of the second those
-/// of column l / 4 (b). It gets elements 2 (l % 4) and 2 (l % 4) + 1 of rows l / 4 (d[0], d[1]) and l / 4 + 8
-/// (d[2], d[3]).
+/// Products of matrices of signed bytes by a warp, exact: 16 x 16 times 16 x 8. Each lane l holds four
+/// bytes of rows l / 4 (a0) and l / 4 + 8 (a1) of the first matrix, from byte 4 (l % 4) on. It holds the same
+/// bytes of column l / 4 of the second matrix (b). It gets elements 2 (l % 4) and 2 (l % 4) + 1 of rows l / 4
+/// (d[0], d[1]) and l / 4 + 8 (d[2], d[3]).
 WEFT_DEVICE void multiply16(int (&d)[4], uint a0, uint a1, uint b) {
   asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%7,%7,%7};"
       : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])

@@ -5,7 +5,10 @@
 
 extern "C" __attribute__((visibility("default"))) const weft::ModuleInfo* weft_backend_module() {
   static constexpr weft::ModuleInfo kInfo = {.add = [](weft::Registry& registry) {
-    registry.add(weft::cuda::make_backend("cuda", [] { return weft::cuda::open_gpus(); }));
+    weft::Backend backend = weft::cuda::make_backend("cuda", weft::cuda::open_gpus);
+    backend.may_find_gpus = weft::cuda::system_shows_gpu;
+    backend.problem = weft::cuda::gpu_problem;
+    registry.add(std::move(backend));
   }};
   return &kInfo;
 }

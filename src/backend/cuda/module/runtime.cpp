@@ -2,9 +2,11 @@
 
 #include <cuda_runtime_api.h>
 
+#include <filesystem>
 #include <thread>
 
 #include "backend/cuda/arguments.h"
+#include "base/hex.h"
 #include "weft/error.h"
 
 namespace weft::cuda {
@@ -68,6 +70,8 @@ class CudaRuntime final : public Runtime {
     properties_.name = found.name;
     properties_.features = "compute " + std::to_string(found.major) + "." + std::to_string(found.minor) +
                            ", " + std::to_string(found.multiProcessorCount) + " multiprocessors";
+    properties_.uuid =
+        base::to_hex({reinterpret_cast<const std::uint8_t*>(found.uuid.bytes), sizeof found.uuid.bytes});
     properties_.memory_total = found.totalGlobalMem;
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
     check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "making a stream");
@@ -162,6 +166,31 @@ std::vector<std::shared_ptr<Runtime>> open_gpus() {
     }
   }
   return gpus;
+}
+
+bool system_shows_gpu() {
+  std::error_code none;
+  for (const char* const path :
+       {"/proc/driver/nvidia", "/dev/nvidiactl", "/dev/nvgpu", "/dev/nvhost-gpu", "/dev/dxg"})
+    if (std::filesystem::exists(path, none)) return true;
+  return false;
+}
+
+std::string gpu_problem() {
+  if (!system_shows_gpu()) return {};
+  int n = 0, driver = 0;
+  const cudaError_t result = cudaGetDeviceCount(&n);
+  if (result == cudaSuccess && n > 0) return {};
+  cudaDriverGetVersion(&driver);
+  const auto version = [](int number) {
+    return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+  };
+  std::string text = "CUDA finds no GPU: ";
+  text += result == cudaSuccess ? "the driver lists none" : cudaGetErrorString(result);
+  if (driver == 0)
+    return text + "; the driver (libcuda.so.1) is not there: in a container, run it with --gpus all";
+  return text + "; the driver knows CUDA " + version(driver) + ", and this module needs " +
+         version(CUDART_VERSION) + " or later of the same major version";
 }
 
 }  // namespace weft::cuda
