@@ -1,7 +1,9 @@
 #include "backend/cuda/plan.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "backend/cuda/tensors.h"
 #include "backend/gpu/grids.h"
@@ -11,6 +13,10 @@
 namespace weft::cuda {
 namespace {
 
+/// Kinds of steps that are kept: reading, generating, both, with moves and without.
+constexpr std::size_t kMaxGraphs = 8;
+/// Blocks without work that a launch of a graph may have, besides as many as with work. They end at once.
+constexpr std::uint64_t kSpareBlocks = 64;
 /// How often a wait for a step looks whether it was cancelled.
 constexpr std::chrono::nanoseconds kLook = std::chrono::milliseconds(1);
 
@@ -80,10 +86,21 @@ class CudaPlan final : public DevicePlan, private gpu::TableMemory {
     if (is_cancelled(cancelled_)) table_.cut();
     begin_->record();
     runtime_->copy_in_order(device_table_.address(), {host_table_.host(), host_table_.size()});
-    for (std::size_t i = 0; i < table_.n_launches(); ++i)
-      if (table_.active()[i] && (!table_.is_cut() || table_.launch(i).must_run))
-        runtime_->launch(table_.launch(i), table_.groups(i));
+    const std::vector<GridLaunch> launches = launches_of_step();
+    const Graphs::iterator known = find_graph(launches);
+    if (known != graphs_.end() && known->graph != nullptr) {
+      runtime_->launch(*known->graph);
+    } else {
+      for (const GridLaunch& one : launches) runtime_->launch(one);
+    }
     end_->record();
+    // The GPU works now. A kind of step that comes again gets a graph.
+    if (known == graphs_.end()) {
+      if (graphs_.size() == kMaxGraphs) graphs_.erase(graphs_.begin());
+      graphs_.push_back({launches, nullptr});
+    } else if (known->graph == nullptr) {
+      known->graph = runtime_->make_graph(known->launches);
+    }
   }
 
   void wait() override {
@@ -117,6 +134,41 @@ class CudaPlan final : public DevicePlan, private gpu::TableMemory {
     table_.bind(bindings, workspace_->address(), *this);
     bound_at_move_ = workspace_->n_moves();
   }
+  /// Launches of a step that came before, and their graph, once it came twice.
+  struct Known {
+    std::vector<GridLaunch> launches;
+    std::unique_ptr<LaunchGraph> graph;
+  };
+  using Graphs = std::vector<Known>;
+
+  std::vector<GridLaunch> launches_of_step() const {
+    std::vector<GridLaunch> launches;
+    for (std::size_t i = 0; i < table_.n_launches(); ++i)
+      if (table_.active()[i] && (!table_.is_cut() || table_.launch(i).must_run))
+        launches.push_back({&table_.launch(i), table_.groups(i)});
+    return launches;
+  }
+  /// Whether a graph of these launches can do a step of those: its grids have the step's groups, and not many
+  /// more.
+  static bool covers(std::span<const GridLaunch> graph, std::span<const GridLaunch> step) {
+    if (graph.size() != step.size()) return false;
+    const auto blocks = [](const gpu::Groups& g) { return std::uint64_t{g[0]} * g[1] * g[2]; };
+    for (std::size_t i = 0; i < graph.size(); ++i) {
+      const gpu::Groups &large = graph[i].grid, &small = step[i].grid;
+      if (graph[i].launch != step[i].launch || large[0] < small[0] || large[1] < small[1] ||
+          large[2] < small[2] || blocks(large) > 2 * blocks(small) + kSpareBlocks)
+        return false;
+    }
+    return true;
+  }
+  /// The graph for a step, which is the last one then.
+  Graphs::iterator find_graph(std::span<const GridLaunch> step) {
+    const auto found = std::find_if(graphs_.begin(), graphs_.end(),
+                                    [&](const Known& one) { return covers(one.launches, step); });
+    if (found == graphs_.end()) return found;
+    std::rotate(found, found + 1, graphs_.end());
+    return graphs_.end() - 1;
+  }
   /// Launches that have not begun find no groups on the device.
   void cut() {
     table_.cut();
@@ -133,6 +185,7 @@ class CudaPlan final : public DevicePlan, private gpu::TableMemory {
   const std::shared_ptr<CudaWorkspace> workspace_;
   std::optional<std::uint64_t> bound_at_move_;  // The workspace's, when all addresses were written.
   std::unique_ptr<Event> begin_, end_;          // Of the step.
+  Graphs graphs_;                               // The latest last.
   bool is_first_ = true;
   bool running_ = false;
   double kernel_seconds_ = 0.0;

@@ -38,6 +38,17 @@ class Event {
   virtual double seconds_since(const Event& earlier) const = 0;
 };
 
+/// A launch with the grid that it is started with, which may be larger than the groups of a step.
+struct GridLaunch {
+  const gpu::Launch* launch = nullptr;
+  gpu::Groups grid = {};
+};
+/// Launches in a row, prepared so that starting all of them costs as much as starting one.
+class LaunchGraph {
+ public:
+  virtual ~LaunchGraph() = default;
+};
+
 /// Any thread may call any member. Addresses are the kernels'. Members throw Error kOutOfMemory and kDevice.
 class Runtime {
  public:
@@ -56,8 +67,10 @@ class Runtime {
   // Added to the stream.
   /// `bytes` are in memory of Place::kHost, and stay until the copy is done.
   virtual void copy_in_order(std::uint64_t to, std::span<const std::byte> bytes) = 0;
-  virtual void launch(const gpu::Launch& launch, gpu::Groups groups) = 0;
+  virtual void launch(const GridLaunch& one) = 0;
+  virtual void launch(const LaunchGraph& graph) = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
+  virtual std::unique_ptr<LaunchGraph> make_graph(std::span<const GridLaunch> launches) = 0;
   /// Waits for the whole stream.
   virtual void wait_idle() noexcept = 0;
 };

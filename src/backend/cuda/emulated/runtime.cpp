@@ -26,6 +26,11 @@ class EmulatedEvent final : public Event {
   Clock::time_point at_;
 };
 
+struct EmulatedGraph final : LaunchGraph {
+  explicit EmulatedGraph(std::span<const GridLaunch> all) : launches(all.begin(), all.end()) {}
+  std::vector<GridLaunch> launches;
+};
+
 class EmulatedRuntime final : public Runtime {
  public:
   const GpuProperties& properties() const override { return properties_; }
@@ -48,9 +53,16 @@ class EmulatedRuntime final : public Runtime {
     std::memset(reinterpret_cast<void*>(at), 0, bytes);
   }
   void copy_in_order(std::uint64_t to, std::span<const std::byte> bytes) override { write(to, bytes); }
-  void launch(const gpu::Launch& launch, gpu::Groups groups) override {
-    if (launch_kernel(launch.kernel, arguments_of(launch), {groups[0], groups[1], groups[2]}, nullptr) != 0)
-      throw Error(ErrorCode::kDevice, std::string("there is no kernel ") + gpu::name(launch.kernel));
+  void launch(const GridLaunch& one) override {
+    const Index3 grid = {one.grid[0], one.grid[1], one.grid[2]};
+    if (launch_kernel(one.launch->kernel, arguments_of(*one.launch), grid, nullptr) != 0)
+      throw Error(ErrorCode::kDevice, std::string("there is no kernel ") + gpu::name(one.launch->kernel));
+  }
+  void launch(const LaunchGraph& graph) override {
+    for (const GridLaunch& one : dynamic_cast<const EmulatedGraph&>(graph).launches) launch(one);
+  }
+  std::unique_ptr<LaunchGraph> make_graph(std::span<const GridLaunch> launches) override {
+    return std::make_unique<EmulatedGraph>(launches);
   }
   std::unique_ptr<Event> make_event() override { return std::make_unique<EmulatedEvent>(); }
   void wait_idle() noexcept override {}

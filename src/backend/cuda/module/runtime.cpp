@@ -61,6 +61,16 @@ class CudaEvent final : public Event {
   cudaEvent_t event_ = nullptr;
 };
 
+struct CudaGraph final : LaunchGraph {
+  CudaGraph() = default;
+  ~CudaGraph() override {
+    if (graph != nullptr) cudaGraphExecDestroy(graph);
+  }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+  cudaGraphExec_t graph = nullptr;
+};
+
 class CudaRuntime final : public Runtime {
  public:
   explicit CudaRuntime(int device) : device_(device) {
@@ -132,10 +142,35 @@ class CudaRuntime final : public Runtime {
                           stream_),
           "beginning a step");
   }
-  void launch(const gpu::Launch& launch, gpu::Groups groups) override {
+  void launch(const GridLaunch& one) override {
     use();
-    check(launch_kernel(launch.kernel, arguments_of(launch), {groups[0], groups[1], groups[2]}, stream_),
-          gpu::name(launch.kernel));
+    add(one, stream_);
+  }
+  void launch(const LaunchGraph& graph) override {
+    use();
+    check(cudaGraphLaunch(dynamic_cast<const CudaGraph&>(graph).graph, stream_), "starting a step");
+  }
+  /// By a stream of its own, so that it can be made while a step runs.
+  std::unique_ptr<LaunchGraph> make_graph(std::span<const GridLaunch> launches) override {
+    use();
+    cudaGraph_t recorded = nullptr;
+    cudaStream_t recorder = nullptr;
+    auto graph = std::make_unique<CudaGraph>();
+    check(cudaStreamCreateWithFlags(&recorder, cudaStreamNonBlocking), "making a stream");
+    try {
+      check(cudaStreamBeginCapture(recorder, cudaStreamCaptureModeThreadLocal), "recording a step");
+      for (const GridLaunch& one : launches) add(one, recorder);
+      check(cudaStreamEndCapture(recorder, &recorded), "recording a step");
+      check(cudaGraphInstantiate(&graph->graph, recorded, 0), "recording a step");
+    } catch (...) {
+      if (recorded == nullptr) cudaStreamEndCapture(recorder, &recorded);
+      if (recorded != nullptr) cudaGraphDestroy(recorded);
+      cudaStreamDestroy(recorder);
+      throw;
+    }
+    cudaGraphDestroy(recorded);
+    cudaStreamDestroy(recorder);
+    return graph;
   }
   std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(device_, stream_); }
   void wait_idle() noexcept override {
@@ -144,6 +179,11 @@ class CudaRuntime final : public Runtime {
   }
 
  private:
+  static void add(const GridLaunch& one, cudaStream_t stream) {
+    const Index3 grid = {one.grid[0], one.grid[1], one.grid[2]};
+    check(launch_kernel(one.launch->kernel, arguments_of(*one.launch), grid, stream),
+          gpu::name(one.launch->kernel));
+  }
   void use() const { check(cudaSetDevice(device_), "choosing a GPU"); }
 
   int device_;

@@ -1,0 +1,96 @@
+// Steps of a CUDA plan: sizes that come again are run by a graph, with the same bits; cancelled steps move
+// cells.
+#include "weft/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "cuda_test_support.h"
+
+namespace weft {
+namespace {
+
+using Floats = std::vector<float>;
+
+TEST(CudaPlan, StepsOfAnySizeGiveTheBitsOfAFreshPlan) {
+  const auto plan = [] {
+    Graph g;
+    const Dim n = g.symbol("n", 1, 96);
+    const Value x = g.input("x", {n, 40});
+    const Value y = softmax(tanh(x * 3.0f));
+    g.output("rows", y);
+    g.output("sums", sum(y * x, {1}));
+    return Plan(std::move(g), open_devices(*test::registry_with_cuda(), {"cuda-emulated0"}),
+                {.allowed = {.shapes = true}, .pins = {{".", "cuda-emulated0"}}});
+  };
+  Plan steps = plan();
+  // Each size comes often enough for a graph, and sizes below a graph's use it, too.
+  for (const std::size_t n : {1, 1, 1, 96, 1, 96, 95, 96, 2, 1, 3, 64, 64, 64, 60, 1}) {
+    Floats x(n * 40);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i + n));
+    Plan fresh = plan();
+    const auto size = static_cast<std::int64_t>(n);
+    steps.run({{"n", size}}, {{"x", x}});
+    fresh.run({{"n", size}}, {{"x", x}});
+    EXPECT_EQ(steps.read("rows"), fresh.read("rows")) << n;
+    EXPECT_EQ(steps.read("sums"), fresh.read("sums")) << n;
+  }
+}
+
+TEST(CudaPlan, CancelledStepsMoveCellsAndTheNextOnesCompute) {
+  const auto device = test::emulated_cuda();
+  Graph graph;
+  const ValueId cache = graph.add_state("cache", DType::kF32, {64, 1, 4});
+  const ValueId from = graph.add_input("from", DType::kI32, {1}),
+                to = graph.add_input("to", DType::kI32, {1});
+  graph.add(ops::MoveCells{CacheRole::kValues, {}}, {cache, from, to}, "moved");
+  const ValueId x = graph.add_input("x", DType::kF32, {8});
+  const ValueId y = graph.add(ops::Scale{2.0f}, {x}, "y");
+  graph.add_output(y);
+  const auto floats = [](DeviceTensor& tensor) {
+    return std::span(reinterpret_cast<float*>(tensor.host().data()), tensor.host().size() / sizeof(float));
+  };
+  const std::vector<std::int64_t> one = {1}, eight = {8}, cells = {64, 1, 4};
+  const auto xs = device->create_host_tensor(DType::kF32, eight),
+             ys = device->create_host_tensor(DType::kF32, eight);
+  const auto f = device->create_host_tensor(DType::kI32, one),
+             t = device->create_host_tensor(DType::kI32, one);
+  const auto state = device->create_state(DType::kF32, cells);
+  const Floats row = {1, 2, 3, 4};
+  const std::vector<std::int32_t> three = {3}, sixty = {60};
+  device->write_cells(*state, CacheRole::kValues, three, std::as_bytes(std::span(row)));
+  reinterpret_cast<std::int32_t*>(f->host().data())[0] = three[0];
+  reinterpret_cast<std::int32_t*>(t->host().data())[0] = sixty[0];
+  std::fill_n(floats(*xs).begin(), 8, 1.5f);
+  Bindings bindings(graph.values().size(), nullptr);
+  for (const auto& [value, tensor] : {std::pair<ValueId, DeviceTensor*>{cache, state.get()},
+                                      {from, f.get()},
+                                      {to, t.get()},
+                                      {x, xs.get()},
+                                      {y, ys.get()}})
+    bindings[static_cast<std::size_t>(value)] = tensor;
+  std::atomic<bool> cancelled{true};
+  const auto plan = device->compile(graph, bindings, {.cancelled = &cancelled});
+  floats(*ys)[5] = 7.0f;
+  plan->submit({}, bindings, {});
+  plan->wait();
+  EXPECT_EQ(floats(*ys)[5], 7.0f);
+  Floats moved(4);
+  device->read_cells(*state, CacheRole::kValues, sixty, std::as_writable_bytes(std::span(moved)));
+  EXPECT_EQ(moved, row);
+  cancelled = false;
+  for (int i = 0; i < 3; ++i) {
+    floats(*ys)[5] = 7.0f;
+    plan->submit({}, bindings, {});
+    plan->wait();
+    EXPECT_EQ(floats(*ys)[5], 3.0f);
+  }
+}
+
+}  // namespace
+}  // namespace weft
