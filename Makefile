@@ -83,6 +83,14 @@ test-vulkan: setup model ## the tests of Vulkan with every family, op and type, 
 	cmake --build --preset release -j $(JOBS) --target test_backend_vulkan weft_backend_vulkan_module; \
 	ctest --preset release -j $(JOBS) -R '^backend_vulkan' $(TESTS)
 
+.PHONY: test-cuda
+test-cuda: export WEFT_FAMILIES = all
+test-cuda: setup model ## CUDA's kernels on an emulated GPU with every family and op; with nvcc, their registers and spills
+	@$(call configure,release); \
+	cmake --build --preset release -j $(JOBS) --target test_backend_cuda; \
+	ctest --preset release -j $(JOBS) -R '^backend_cuda' $(TESTS); \
+	scripts/check_cuda_statistics.py || (( $$? == 77 ))
+
 .PHONY: test-families
 test-families: export WEFT_FAMILIES = all
 test-families: setup model ## all golden models, where make test has one of each kind: instruction sets, shards, processes

@@ -11,7 +11,7 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parent.parent
 LOGS = SOURCE / "build" / "test-all"
 # Those that find mistakes soonest come first.
-TARGETS = ["check-format", "test", "test-families", "test-vulkan", "test-plugins", "test-mpi", "test-web", "test-ray", "test-aarch64", "lint",
+TARGETS = ["check-format", "test", "test-families", "test-vulkan", "test-cuda", "test-plugins", "test-mpi", "test-web", "test-ray", "test-aarch64", "lint",
            "test-asan", "test-tsan", "fuzz"]  # fmt: skip
 SKIPPED = re.compile(r"make(\[\d+\])?: \*\*\* .* Error 77$")
 

@@ -15,7 +15,8 @@ namespace {
 
 /// Kinds of steps that are kept: reading, generating, both, with moves and without.
 constexpr std::size_t kMaxGraphs = 8;
-/// Blocks without work that a launch of a graph may have, besides as many as with work. They end at once.
+/// A launch of a graph may have this many blocks without work, plus one for each block with work. They end at
+/// once.
 constexpr std::uint64_t kSpareBlocks = 64;
 /// How often a wait for a step looks whether it was cancelled.
 constexpr std::chrono::nanoseconds kLook = std::chrono::milliseconds(1);

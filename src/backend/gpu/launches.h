@@ -75,7 +75,7 @@ struct Brought {
 /// What a program is made for.
 struct Target {
   bool byte_dots = false;  ///< Quantised weights are multiplied with activations of eight bits.
-  bool tails = true;       ///< The last workgroup of a product goes on (RowTail).
+  bool tails = true;       ///< The last workgroup of a product continues with its RowTail.
   Sizes sizes;
   bool far_from_host = false;  ///< Inputs that the host writes are brought into the device's memory first.
 };

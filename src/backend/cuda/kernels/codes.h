@@ -1,6 +1,6 @@
 #pragma once
 // Activations as codes: a row has a code of eight bits for each column. After them it has for each 32 columns
-// their scale, and a word with the sums of both halves' codes, which types with minima multiply.
+// their scale, and a word with the sums of both halves' codes. Types with minima multiply these sums.
 // vulkan/shaders/blocks.glsl has the same layout.
 #include "backend/cuda/kernels/call.h"
 #include "backend/cuda/kernels/math.h"
