@@ -244,9 +244,7 @@ struct AttentionTile {
       float s = kLowest;
       if (held && cell_position < c.ints(7)[row] && cell_position >= first_position(position) &&
           !is_hidden(c.ints(8)[row], row, page, cell)) {
-        s = 0.0f;
-        for (uint i = 0; i < k_dim; ++i)
-          s = fmaf(queries[q * k_dim + i], cached_at(k_type, key, kv_head * k_dim + i), s);
+        s = dot_cached(k_type, key, kv_head * k_dim, k_dim, queries + q * k_dim, 0.0f);
         s *= c.param_float(4);
         if (c.param_float(5) != 0.0f) s = c.param_float(5) * tanhf(s / c.param_float(5));
         const int away = position < cell_position ? cell_position - position : position - cell_position;
@@ -291,26 +289,36 @@ struct AttentionTile {
     barrier();
   }
 
+  /// A thread has a column of up to kMost queries, so that each element of V is read once for all of them.
+  template <uint kMost>
   WEFT_DEVICE void add_values(int page, std::uint64_t mask, int e) const {
-    for (uint i = thread(); i < n_query() * v_dim; i += kThreads) {
-      const uint q = i / v_dim, column = i % v_dim;
-      float part = 0.0f;
+    for (uint column = thread(); column < v_dim; column += kThreads) {
+      float parts[kMost] = {};
       for (uint cell = 0; cell < kCells; ++cell) {
-        const float w = weights[q * kCells + cell];
-        // Cells that a query does not see may have NaN.
-        if ((mask >> cell & 1u) == 0u || w == 0.0f) continue;
-        const Bytes value =
+        if ((mask >> cell & 1u) == 0u) continue;
+        const Bytes values =
             c.at<const std::uint8_t>(2, (static_cast<std::uint64_t>(page) * kCells + cell) * c.param(9));
-        part = fmaf(w, cached_at(v_type, value, kv_head * v_dim + column), part);
+        const float v = cached_at(v_type, values, kv_head * v_dim + column);
+        WEFT_UNROLL
+        for (uint q = 0; q < kMost; ++q) {
+          const float w = q < n_query() ? weights[q * kCells + cell] : 0.0f;
+          // Cells that a query does not see may have NaN.
+          if (w != 0.0f) parts[q] = fmaf(w, v, parts[q]);
+        }
       }
-      if (!split) {
-        if (pages[q].top != kLowest) sums[i] = merged_value(sums[i], part, factors[q]);
-        continue;
+      WEFT_UNROLL
+      for (uint q = 0; q < kMost; ++q) {
+        if (q >= n_query()) continue;
+        if (!split) {
+          float& sum = sums[q * v_dim + column];
+          if (pages[q].top != kLowest) sum = merged_value(sum, parts[q], factors[q]);
+          continue;
+        }
+        if (q % tile_heads >= n_head) continue;
+        float* const to = partial(q, e);
+        if (column == 0u) to[0] = pages[q].top, to[1] = pages[q].sum;
+        to[2u + column] = parts[q];
       }
-      if (q % tile_heads >= n_head) continue;
-      float* const to = partial(q, e);
-      if (column == 0u) to[0] = pages[q].top, to[1] = pages[q].sum;
-      to[2u + column] = part;
     }
   }
 
@@ -337,7 +345,13 @@ struct AttentionTile {
       }
       score(page, mask, base, divisor, offset);
       weigh();
-      add_values(page, mask, e);
+      if (n_query() == 1u) {
+        add_values<1>(page, mask, e);
+      } else if (n_query() <= 4u) {
+        add_values<4>(page, mask, e);
+      } else {
+        add_values<kMaxQueries>(page, mask, e);
+      }
       barrier();
     }
     if (split) return;

@@ -5,6 +5,13 @@
 namespace weft::cuda {
 
 /// Rounded to nearest even.
+#ifdef __CUDACC__
+WEFT_DEVICE uint f16_bits(float value) {
+  unsigned short bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return is_nan(value) ? (as_uint(value) >> 16 & 0x8000u) | 0x7e00u : bits;
+}
+#else
 WEFT_DEVICE uint f16_bits(float value) {
   const uint u = as_uint(value), sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
   if (a > 0x7f800000u) return sign | 0x7e00u;
@@ -14,6 +21,7 @@ WEFT_DEVICE uint f16_bits(float value) {
   const uint rounded = a + 0xfffu + (a >> 13 & 1u);
   return sign | (rounded - 0x38000000u) >> 13;
 }
+#endif
 WEFT_DEVICE uint bf16_bits(float value) {
   const uint u = as_uint(value);
   if ((u & 0x7fffffffu) > 0x7f800000u) return u >> 16 | 0x40u;

@@ -15,6 +15,13 @@ WEFT_DEVICE uint half_at(Bytes at) { return at[0] | static_cast<uint>(at[1]) << 
 /// Four bytes at an even address.
 WEFT_DEVICE uint word_at(Bytes at) { return half_at(at) | half_at(at + 2) << 16; }
 
+#ifdef __CUDACC__
+WEFT_DEVICE float f16_of(uint bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<unsigned short>(bits)));
+  return value;
+}
+#else
 WEFT_DEVICE float f16_of(uint bits) {
   const uint sign = (bits & 0x8000u) << 16, rest = bits & 0x7fffu;
   if (rest >= 0x7c00u) return as_float(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
@@ -22,6 +29,7 @@ WEFT_DEVICE float f16_of(uint bits) {
   const float small = static_cast<float>(rest) * 5.9604644775390625e-8f;  // In units of 2^-24.
   return as_float(sign | as_uint(small));
 }
+#endif
 WEFT_DEVICE float f16_at(Bytes at) { return f16_of(half_at(at)); }
 
 WEFT_DEVICE float float_at(uint type, Bytes row, uint i) {
@@ -60,6 +68,28 @@ WEFT_DEVICE float cached_at(uint type, Bytes row, uint i) {
 }
 
 WEFT_CONSTANT uint kAnyType = ~0u;
+
+/// Sum + the products of x with elements [first, first + n) of a row of a cache, in their order.
+WEFT_DEVICE float dot_cached(uint type, Bytes row, uint first, uint n, const float* x, float sum) {
+  if ((type == kF16 || type == kBF16) && first % 8u == 0u && n % 8u == 0u &&
+      reinterpret_cast<std::uint64_t>(row) % 16u == 0u) {
+    const uint* const words = reinterpret_cast<const uint*>(row) + first / 2u;
+    for (uint i = 0; i < n; i += 8u) {
+      uint four[4];  // One load.
+      WEFT_UNROLL
+      for (uint w = 0; w < 4u; ++w) four[w] = words[i / 2u + w];
+      WEFT_UNROLL
+      for (uint w = 0; w < 4u; ++w) {
+        const uint low = four[w] & 0xffffu, high = four[w] >> 16;
+        sum = fmaf(x[i + 2u * w], type == kF16 ? f16_of(low) : as_float(low << 16), sum);
+        sum = fmaf(x[i + 2u * w + 1u], type == kF16 ? f16_of(high) : as_float(high << 16), sum);
+      }
+    }
+    return sum;
+  }
+  for (uint i = 0; i < n; ++i) sum = fmaf(x[i], cached_at(type, row, first + i), sum);
+  return sum;
+}
 
 /// Sixteen elements: scale * code - m. The first code is in the lowest byte of the first word.
 struct Codes16 {
