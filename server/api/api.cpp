@@ -201,6 +201,7 @@ Api::~Api() = default;
 void Api::serve_on(HttpServer& http) {
   http_ = &http;
   if (files_ == nullptr) return;
+  models_->on_crowded([this] { files_->batches.yield(); });
   files_->batches.start(
       {.serve = [this](std::shared_ptr<Exchange> exchange,
                        const std::string& key) { serve_in_background(std::move(exchange), key); },
@@ -427,7 +428,7 @@ void Api::start(const Route& route, Job job) {
 void Api::work_on(Workers& workers, const Route& route, const std::shared_ptr<Job>& job,
                   std::function<void()> work) {
   if (!workers.run(job->client, std::move(work)))
-    fail(*job, route.shape, unavailable("overloaded", "too many requests are being received; try again"));
+    fail(*job, route.shape, unavailable(kOverloaded, "too many requests are being received; try again"));
 }
 
 void Api::with_model(const Route& route, std::shared_ptr<Job> job) {
@@ -439,17 +440,19 @@ void Api::with_model(const Route& route, std::shared_ptr<Job> job) {
   }
   job->model_name = models_->whole_name(name);
   // With a loaded model the request continues at once, on this thread; otherwise once it is loaded.
-  if (auto model = models_->use(name)) {
+  const bool is_background = job->is_background();
+  if (auto model = models_->use(name, is_background)) {
     job->model = std::move(model);
     return run_with_model(route, job);
   }
-  models_->get(name, [this, &route, job](std::shared_ptr<ServedModel> model, std::exception_ptr error) {
+  auto ready = [this, &route, job](std::shared_ptr<ServedModel> model, std::exception_ptr error) {
     if (error != nullptr) return fail(*job, route.shape, to_api_error(error));
     job->model = std::move(model);
     const bool is_large = job->exchange->request().body.size() >= kLargeBody;
     work_on(is_large ? *large_workers_ : *workers_, route, job,
             [this, &route, job] { run_with_model(route, job); });
-  });
+  };
+  models_->get(name, std::move(ready), is_background);
 }
 
 bool Api::responds_early(const Route& route, Job& job) noexcept {

@@ -39,7 +39,7 @@ ApiError from_error(const Error& error) {
     case ErrorCode::kUnsupported:
       return bad_request("", error.what());
     case ErrorCode::kOverloaded: {
-      ApiError result(429, "rate_limit_error", "overloaded", "", error.what());
+      ApiError result(429, "rate_limit_error", kOverloaded, "", error.what());
       const auto* overloaded = dynamic_cast<const OverloadedError*>(&error);
       result.retry_after_ms = overloaded != nullptr ? std::max(1.0, overloaded->retry_after_ms) : 1000.0;
       return result;
@@ -129,6 +129,7 @@ HttpAnswer error_answer(const ApiError& error, ErrorShape shape) {
                                 fmt::format("{:.0f}", std::ceil(error.retry_after_ms / 1000.0)));
     answer.headers.emplace_back("Retry-After-Ms", fmt::format("{:.0f}", std::ceil(error.retry_after_ms)));
   }
+  answer.is_overload = error.status == 429 || error.code == kOverloaded || error.code == kNoRoom;
   if (error.status == 401) answer.headers.emplace_back("WWW-Authenticate", "Bearer");
   return answer;
 }

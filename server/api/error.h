@@ -10,6 +10,12 @@
 
 namespace weft::server {
 
+// Codes of errors 503 of a busy server.
+/// Too many requests are being received.
+inline constexpr const char* kOverloaded = "overloaded";
+/// Models in use leave no memory for the model of a request in the background.
+inline constexpr const char* kNoRoom = "no_room";
+
 struct ApiError : std::runtime_error {
   ApiError(int status_in, std::string type_in, std::string code_in, std::string param_in,
            const std::string& message)

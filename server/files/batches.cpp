@@ -49,11 +49,8 @@ BatchStatus ending_status(const Batch& batch) {
 
 /// The time after which the request is sent again; nullopt: the response is its result.
 std::optional<std::chrono::milliseconds> retry_time(const HttpAnswer& answer, int n_tries) {
-  const bool is_overloaded =
-      answer.status == 429 ||
-      (answer.status == 503 && answer.body.find(R"("code":"overloaded")") != std::string::npos);
   const std::string_view text = answer_header(answer, "Retry-After-Ms");
-  if (text.empty() || (!is_overloaded && n_tries >= kMostTries)) return std::nullopt;
+  if (text.empty() || (!answer.is_overload && n_tries >= kMostTries)) return std::nullopt;
   std::int64_t ms = 1000;
   std::from_chars(text.data(), text.data() + text.size(), ms);
   return std::clamp(std::chrono::milliseconds(ms), std::chrono::milliseconds(1), kLongestPause);
@@ -123,6 +120,7 @@ struct Batches::Active {
   std::size_t next = 0;
   std::deque<std::size_t> again;  ///< Requests that the server could not take.
   std::unordered_map<std::size_t, int> n_tries;
+  bool is_refused = false;  ///< The server could not take the last request: it gets one at a time.
   struct GivenOut {
     std::string custom_id;
     std::weak_ptr<LineExchange> exchange;  ///< The API holds it.
@@ -184,6 +182,14 @@ void Batches::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
+void Batches::yield() {
+  {
+    const std::lock_guard lock(mutex_);
+    yields_ = true;
+  }
+  changed_.notify_all();
+}
+
 // --- Any thread
 
 std::filesystem::path Batches::part_of(const std::string& id, const char* end) const {
@@ -207,6 +213,7 @@ Batch Batches::create(Batch batch) {
   batch.id = make_id(kBatchPrefix);
   batch.created_ns = creation_time();
   std::string forgotten;
+  const std::lock_guard state_lock(state_mutex_);  // Of two calls at the limit only one adds a batch.
   {
     const std::lock_guard lock(mutex_);
     std::size_t n_open = 0, n_ended = 0;
@@ -279,6 +286,7 @@ void Batches::work() {
   for (News news = wait(); !news.stopping; news = wait()) {
     try {
       for (Result& result : news.results) take(std::move(result));
+      if (news.yields) take_back_requests();
       if (news.has_batches) begin_new();
       end_finished();
       give_out();
@@ -297,13 +305,14 @@ Batches::News Batches::wait() {
     return active->output.is_dirty() || active->errors.is_dirty();
   });
   std::unique_lock lock(mutex_);
-  const auto has_news = [&] { return stopping_ || has_news_ || !results_.empty(); };
+  const auto has_news = [&] { return stopping_ || has_news_ || yields_ || !results_.empty(); };
   if (is_dirty) {
     changed_.wait_for(lock, kSyncPeriod, has_news);
   } else {
     changed_.wait(lock, has_news);
   }
-  return {std::exchange(results_, {}), std::exchange(has_news_, false), stopping_};
+  return {std::exchange(results_, {}), std::exchange(has_news_, false), stopping_,
+          std::exchange(yields_, false)};
 }
 
 void Batches::begin_new() {
@@ -338,15 +347,24 @@ void Batches::begin_new() {
 }
 
 void Batches::begin(const Batch& batch) {
-  const auto stopped = [this] {
+  bool stopping = false, cancelled = false;
+  const auto stopped = [&] {
     const std::lock_guard lock(mutex_);
-    return stopping_;
+    const Batch* const now = records_.find(batch.id);
+    stopping = stopping_;
+    cancelled = now == nullptr || now->status == BatchStatus::kCancelling;
+    return stopping || cancelled;
   };
   auto active =
       std::make_unique<Active>(batch, store_.open(batch.input_file), store_.setup().n_lines,
                                part_of(batch.id, kOutputEnd), part_of(batch.id, kErrorsEnd), store_.space());
   BatchInput::Checked checked = active->input.check(stopped);
-  if (stopped()) return;
+  if (stopped()) {
+    if (stopping) return;
+    for (BatchOutput* const results : {&active->output, &active->errors})
+      results->recover([](const std::string&) { return true; });
+    return end(batch.id, BatchStatus::kCancelled);
+  }
   if (!checked.errors.empty()) return end(batch.id, BatchStatus::kFailed, std::move(checked.errors));
   active->has_result.resize(active->input.size());
   const auto mark = [&](const std::string& custom_id) {
@@ -381,6 +399,7 @@ void Batches::take(Result result) {
   if (const auto time = retry_time(result.answer, ++active.n_tries[result.index])) {
     active.given_out.erase(result.index);
     active.again.push_back(result.index);
+    active.is_refused = true;
     {
       const std::lock_guard lock(mutex_);
       if (!pausing_.insert(result.id).second) return;
@@ -405,6 +424,7 @@ void Batches::add_result(Active& active, std::size_t index, const HttpAnswer& an
   const bool completed = answer.status / 100 == 2;
   const auto given_out = active.given_out.extract(index);
   active.n_tries.erase(index);
+  active.is_refused = false;
   (completed ? active.output : active.errors).append(result_line(given_out.mapped().custom_id, answer));
   const std::lock_guard lock(mutex_);
   if (Batch* const batch = records_.find(active.batch.id); batch != nullptr)
@@ -421,7 +441,8 @@ void Batches::give_out() {
   for (std::size_t n = n_given_out(); n < store_.setup().n_lines_at_once; ++n) {
     const auto may_go_on = [this](const auto& active) {
       const std::lock_guard lock(mutex_);
-      return !stopping_ && active->has_more() && !pausing_.contains(active->batch.id);
+      return !stopping_ && active->has_more() && !pausing_.contains(active->batch.id) &&
+             !(active->is_refused && !active->given_out.empty());
     };
     const auto next = std::find_if(active_.begin(), active_.end(), may_go_on);
     if (next == active_.end()) return;
@@ -462,6 +483,14 @@ void Batches::cancel_requests(Active& active) {
   for (auto& [index, given_out] : active.given_out)
     if (const auto exchange = given_out.exchange.lock()) exchange->cancel();
   active.given_out.clear();
+}
+
+void Batches::take_back_requests() {
+  for (const auto& active : active_) {
+    for (const auto& [index, given_out] : active->given_out) active->again.push_back(index);
+    active->is_refused = true;
+    cancel_requests(*active);
+  }
 }
 
 void Batches::end(const std::string& id, BatchStatus status, std::vector<BatchError> errors) {

@@ -46,6 +46,10 @@ class Batches {
   /// Ends the work; another process can continue it. Requests in progress are cancelled.
   void stop();
 
+  /// Requests in progress are cancelled and computed again later, from their beginning: a client needs the
+  /// memory of their models.
+  void yield();
+
   /// Adds a batch with this owner, endpoint, input file, window and metadata. Throws ApiError 429 if the
   /// owner has too many, and 507.
   Batch create(Batch batch);
@@ -66,6 +70,7 @@ class Batches {
     std::vector<Result> results;
     bool has_batches = false;  ///< New or cancelled ones.
     bool stopping = false;
+    bool yields = false;
   };
 
   void load();
@@ -90,6 +95,7 @@ class Batches {
   void give_out();
   void give_out_one(Active& active);
   void cancel_requests(Active& active);
+  void take_back_requests();
   void end_finished();
   void end(const std::string& id, BatchStatus status, std::vector<BatchError> errors = {});
   void keep_results(const std::string& id, BatchStatus status, const std::vector<BatchError>& errors);
@@ -106,6 +112,7 @@ class Batches {
   bool has_news_ = false;          ///< New or cancelled batches, or the end of a pause.
   std::set<std::string> pausing_;  ///< Ids of batches whose requests the server could not take.
   bool stopping_ = false;
+  bool yields_ = false;
   // The thread's own:
   Actives active_;  ///< The one whose turn it is comes first.
   std::chrono::steady_clock::time_point last_sync_ = {};

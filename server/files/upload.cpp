@@ -36,7 +36,7 @@ void Upload::put(std::string piece, std::function<void()> taken) {
     taken();
   };
   if (disk_.run(info_.owner, work)) return;
-  error_ = std::make_exception_ptr(unavailable("overloaded", "too many files are being received; try again"));
+  error_ = std::make_exception_ptr(unavailable(kOverloaded, "too many files are being received; try again"));
   taken();
 }
 

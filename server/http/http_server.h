@@ -61,6 +61,7 @@ struct HttpAnswer {
   std::string body = {};
   std::string content_type = "application/json";
   HttpHeaders headers = {};
+  bool is_overload = false;  ///< The server is too busy now: a batch sends the request again.
 };
 
 /// A request and its response. All members may be called from any thread. The response is one send(), or

@@ -31,6 +31,10 @@ std::exception_ptr as_pointer(const ApiError& error) { return std::make_exceptio
 ApiError no_model(const std::string& message, double retry_after_ms = 1000.0) {
   return unavailable("unavailable", message, retry_after_ms);
 }
+ApiError no_room() {
+  constexpr double kRetryMs = 1000.0;
+  return unavailable(kNoRoom, "other models use the memory; the request waits for them", kRetryMs);
+}
 ApiError shutting_down() { return no_model("the server is shutting down"); }
 
 // Without the suffix of file names.
@@ -181,7 +185,7 @@ ApiError ModelPool::unknown_model(std::string_view name) const {
           fmt::format("unknown model '{}'; the server has: {}", name.substr(0, 200), known_names())};
 }
 
-void ModelPool::get(std::string_view name, Ready ready) {
+void ModelPool::get(std::string_view name, Ready ready, bool is_background) {
   std::shared_ptr<ServedModel> model;
   std::exception_ptr error;
   {
@@ -191,6 +195,8 @@ void ModelPool::get(std::string_view name, Ready ready) {
       error = as_pointer(unknown_model(name));
     } else if (stopped_) {
       error = as_pointer(shutting_down());
+    } else if (is_background && is_crowded_) {
+      error = as_pointer(no_room());
     } else if (slot->model != nullptr) {
       slot->use(++clock_);
       model = slot->model;
@@ -203,7 +209,7 @@ void ModelPool::get(std::string_view name, Ready ready) {
     } else {
       const auto at =
           std::find_if(slots_.begin(), slots_.end(), [&](const auto& s) { return s.get() == slot; });
-      waiting_.push_back({to_size(at - slots_.begin()), std::move(ready)});
+      waiting_.push_back({to_size(at - slots_.begin()), std::move(ready), is_background});
       if (slot->stage == ModelState::Stage::kIdle) {
         slot->stage = ModelState::Stage::kLoading;
         slot->progress = 0.0f;
@@ -233,10 +239,10 @@ std::shared_ptr<ServedModel> ModelPool::loaded(std::string_view name) const {
   return slot == nullptr ? nullptr : slot->model;
 }
 
-std::shared_ptr<ServedModel> ModelPool::use(std::string_view name) {
+std::shared_ptr<ServedModel> ModelPool::use(std::string_view name, bool is_background) {
   const std::lock_guard lock(mutex_);
   Slot* const slot = find(name).slot;
-  if (slot == nullptr || slot->model == nullptr) return nullptr;
+  if (slot == nullptr || slot->model == nullptr || (is_background && is_crowded_)) return nullptr;
   slot->use(++clock_);
   return slot->model;
 }
@@ -273,7 +279,8 @@ void ModelPool::unload_idle(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-// Unloads unused models until there is room, and waits for models in use.
+// Unloads unused models until there is room, and waits for models in use. Requests in the background leave
+// for a client. For them alone it does not wait, and unloads no model that clients use now and then.
 void ModelPool::make_room(const Slot& slot, std::unique_lock<std::mutex>& lock) {
   const auto deadline = std::chrono::steady_clock::now() + kMaxWait;
   while (!stopped_) {
@@ -291,8 +298,15 @@ void ModelPool::make_room(const Slot& slot, std::unique_lock<std::mutex>& lock) 
                       (params_.bytes == 0 || bytes <= params_.bytes);
     if (fits || n_loaded == 0) return;  // A model that is alone is tried despite its estimate.
     if (!is_asked_for(slot)) throw Error(ErrorCode::kUnavailable, "other models use the memory");
-    if (oldest != nullptr) {
+    const bool has_client = this->has_client(slot);
+    if (oldest != nullptr && (has_client || oldest->idle() >= params_.keep_from_background)) {
       unload(*oldest, "to make room", lock);
+    } else if (!has_client) {
+      throw no_room();
+    } else if (!std::exchange(is_crowded_, true)) {
+      lock.unlock();
+      if (on_crowded_) on_crowded_();
+      lock.lock();
     } else if (std::chrono::steady_clock::now() > deadline) {
       throw no_model(
           "no room for this model (memory or --models-max) while other models are in use; try again later",
@@ -312,7 +326,13 @@ std::shared_ptr<ServedModel> ModelPool::load(Slot& slot) {
     slot.stage = ModelState::Stage::kLoading;
     slot.progress = 0.0f;
     slot.error.clear();
-    make_room(slot, lock);
+    try {
+      make_room(slot, lock);
+    } catch (...) {
+      is_crowded_ = false;
+      throw;
+    }
+    is_crowded_ = false;
   }
   return params_.load(slot.spec, progress_of(slot, stopped_));
 }
@@ -329,6 +349,13 @@ std::function<bool(float)> ModelPool::progress_of(Slot& slot, const bool& flag) 
 bool ModelPool::is_asked_for(const Slot& slot) const {
   return std::any_of(waiting_.begin(), waiting_.end(),
                      [&](const Waiting& waiting) { return slots_[waiting.slot].get() == &slot; });
+}
+
+/// With mutex_ held: whether a request waits for the slot that is not in the background.
+bool ModelPool::has_client(const Slot& slot) const {
+  return std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) {
+    return slots_[waiting.slot].get() == &slot && !waiting.is_background;
+  });
 }
 
 /// With mutex_ held.
@@ -449,6 +476,7 @@ std::vector<ModelPool::Ready> ModelPool::settle(Slot& slot, Outcome& of) {
   std::vector<Ready> those;
   std::string warning;
   bool is_back = false;
+  const bool has_no_room = of.error != nullptr && to_api_error(of.error).code == kNoRoom;
   {
     const std::lock_guard lock(mutex_);
     // A load that stop() broke off is not a failure of the model. A model that arrives now is dropped, as the
@@ -473,10 +501,12 @@ std::vector<ModelPool::Ready> ModelPool::settle(Slot& slot, Outcome& of) {
       of.error = as_pointer(slot.not_loaded());
     } else {
       slot.stage = ModelState::Stage::kIdle;
-      if (!stopped_) warning = fmt::format("model '{}': {}", slot.spec.name, to_api_error(of.error).what());
+      if (!stopped_ && !has_no_room)
+        warning = fmt::format("model '{}': {}", slot.spec.name, to_api_error(of.error).what());
     }
     for (auto it = waiting_.begin(); it != waiting_.end();) {
-      if (slots_[it->slot].get() != &slot) {
+      // A client that came after the check stays: it may wait for memory.
+      if (slots_[it->slot].get() != &slot || (has_no_room && !it->is_background)) {
         ++it;
         continue;
       }

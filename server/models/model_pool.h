@@ -30,6 +30,9 @@ struct PoolParams {
   std::uint64_t bytes = 0;  ///< Of weights and caches together; 0: no limit.
   /// How long a model stays loaded after its last request. Nullopt: until another one needs its memory.
   std::optional<std::chrono::milliseconds> keep_alive = std::nullopt;
+  /// How long a model stays loaded after its last request, if only requests in the background need its
+  /// memory.
+  std::chrono::milliseconds keep_from_background{10000};
   /// Loads a model. Reports progress from 0 to 1, and stops if that callback returns false.
   std::function<std::shared_ptr<ServedModel>(const ModelSpec&, const std::function<bool(float)>&)> load;
   /// Estimates the bytes of a model. Called right before each load, on the same thread. Throws if the file
@@ -69,8 +72,12 @@ class ModelPool {
   /// Called once, with a model or an error. Called at once if the model is loaded, unknown, or failed to load
   /// a moment ago; otherwise from the pool's thread. The pointer keeps the model loaded.
   using Ready = std::function<void(std::shared_ptr<ServedModel>, std::exception_ptr)>;
-  /// `name` empty: the first one. For an unknown name, the error lists the known ones.
-  void get(std::string_view name, Ready ready);
+  /// `name` empty: the first one. For an unknown name, the error lists the known ones. A request in the
+  /// background waits for no memory: the error is kNoRoom.
+  void get(std::string_view name, Ready ready, bool is_background = false);
+  /// `call` is called from the pool's thread when a client waits for memory of models in use. Requests in the
+  /// background should leave then. Before the first request.
+  void on_crowded(std::function<void()> call) { on_crowded_ = std::move(call); }
   std::vector<ModelState> states() const;
   /// The full name of the model or adapter that a client's `name` means. Returns `name` if it is unknown.
   std::string whole_name(std::string_view name) const;
@@ -83,8 +90,9 @@ class ModelPool {
   /// Changes how long the model stays loaded after its last request, until it is loaded again. 0: it is
   /// unloaded once no request uses it. No effect if it is not loaded.
   void keep(std::string_view name, std::optional<std::chrono::milliseconds> time);
-  /// The same, for a request: marks the model as used last.
-  std::shared_ptr<ServedModel> use(std::string_view name);
+  /// The same, for a request: marks the model as used last. Null also in the background while a client waits
+  /// for memory.
+  std::shared_ptr<ServedModel> use(std::string_view name, bool is_background = false);
 
   /// Loads no more models; waiting requests get an error. Lost models are still loaded again, for requests in
   /// progress.
@@ -99,6 +107,7 @@ class ModelPool {
   struct Waiting {
     std::size_t slot;
     Ready ready;
+    bool is_background;
   };
   /// What a name means: a model, or an adapter of it.
   struct Found {
@@ -123,6 +132,7 @@ class ModelPool {
   std::shared_ptr<ServedModel> load(Slot& slot);
   void make_room(const Slot& slot, std::unique_lock<std::mutex>& lock);
   bool is_asked_for(const Slot& slot) const;
+  bool has_client(const Slot& slot) const;
   /// A progress callback for loading the slot, which stops once `flag` is set.
   std::function<bool(float)> progress_of(Slot& slot, const bool& flag);
   void renew_lost(std::unique_lock<std::mutex>& lock);
@@ -133,12 +143,14 @@ class ModelPool {
   void unload(Slot& slot, std::string_view why, std::unique_lock<std::mutex>& lock);
 
   const PoolParams params_;
+  std::function<void()> on_crowded_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::deque<Waiting> waiting_;
   std::uint64_t clock_ = 0;
   bool stopped_ = false, ended_ = false;
+  bool is_crowded_ = false;  ///< A client waits for memory of models in use.
   std::thread thread_;
 };
 

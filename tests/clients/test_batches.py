@@ -285,6 +285,36 @@ def test_keys_do_not_see_each_others_files(start_server):
         client_of(mine, "c").files.create(file=("a", b"b"), purpose="batch")
 
 
+def test_files_of_a_revoked_key_stay_hidden(start_server):
+    folder = Path(tempfile.mkdtemp())
+    (folder / "keys").write_text("a alice\nb bob\n")
+    mine = start_server("-m", MODEL, "--files", str(folder / "files"), "--api-key-file", str(folder / "keys"))
+    a, b = (client_of(mine, key) for key in "ab")
+    file = upload(a, chat("x"))
+    (folder / "keys").write_text("b bob\n")
+    mine.process.send_signal(signal.SIGHUP)
+    wait_until("the key is not revoked", lambda: get(mine.address, "/v1/models", {"Authorization": "Bearer a"})[0].status == 401)
+    assert not list(b.files.list())
+    with pytest.raises(openai.NotFoundError):
+        b.files.delete(file.id)
+    assert mine.stop() == 0, mine.text()
+    mine = start_server("-m", MODEL, "--files", str(folder / "files"), "--api-key-file", str(folder / "keys"))
+    assert not list(client_of(mine, "b").files.list())
+
+
+def test_a_batch_leaves_its_model_for_a_client(start_server):
+    """vLLM, LocalAI and LiteLLM users ask for one GPU that serves chats and batches of several models."""
+    mine = start_server("-m", MODEL, "-m", ENCODER, "--models-max", "1", "--files", tempfile.mkdtemp())
+    client = client_of(mine)
+    batch = create(client, "".join(chat(str(i), ignore_eos=True, max_tokens=300) for i in range(2000)))
+    wait_until("no request has ended", lambda: client.batches.retrieve(batch.id).request_counts.completed > 0)
+    assert client.embeddings.create(model="bert", input="Hello").data[0].embedding
+    batch = client.batches.retrieve(batch.id)
+    assert batch.status == "in_progress" and 0 < batch.request_counts.completed < 2000 and not batch.request_counts.failed
+    client.batches.cancel(batch.id)
+    assert ended(client, batch).status == "cancelled"
+
+
 def test_a_full_disk_is_an_error(start_server):
     folder = tempfile.mkdtemp()
     mine = start_server("-m", MODEL, "--files", folder)

@@ -8,7 +8,9 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <thread>
 
+#include "files/batch_input.h"
 #include "server/files_folder.h"
 #include "server/running_server.h"
 
@@ -45,6 +47,11 @@ void respond(const std::shared_ptr<Exchange>& exchange, int status = 200, HttpHe
   headers.emplace_back("X-Request-Id", "req_1");
   exchange->send(
       {.status = status, .body = R"({"sent":)" + exchange->request().body + "}", .headers = headers});
+}
+
+/// As the API refuses a request.
+void refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& error) {
+  exchange->send(error_answer(error, ErrorShape::kOpenAi));
 }
 
 class BatchesTest : public testing::Test {
@@ -291,7 +298,7 @@ TEST_F(BatchesTest, ACancelledBatchKeepsItsResults) {
   });
   std::string input;
   for (int i = 0; i < 8; ++i) input += request_line(std::to_string(i));
-  const std::string id = create(input).id;
+  const std::string id = create(input, "alice").id;
   EXPECT_TRUE(eventually([&] { return batches->find("", id)->n_completed == 5; }));
   EXPECT_FALSE(batches->cancel("bob", id));
   EXPECT_TRUE(batches->cancel("", id));
@@ -307,14 +314,101 @@ TEST_F(BatchesTest, AnOverloadedServerGetsRequestsAgain) {
   std::atomic<int> n = 0;
   open([&](const auto& exchange) {
     ++n;
-    if (n <= 20) return respond(exchange, 429, {{"Retry-After-Ms", "1"}});
+    if (n <= 20) return refuse(exchange, unavailable(n % 2 == 0 ? kOverloaded : kNoRoom, "busy", 1.0));
     respond(exchange);
   });
   const Batch batch = ended(create(request_line("a") + request_line("b")).id);
   EXPECT_EQ(batch.n_completed, 2u);
+  EXPECT_EQ(n, 22);
   // A model that cannot be used fails its requests in the end.
-  open([&](const auto& exchange) { respond(exchange, 503, {{"Retry-After-Ms", "1"}}); });
-  EXPECT_EQ(ended(create(request_line("a")).id).n_failed, 1u);
+  n = 0;
+  open([&](const auto& exchange) { ++n, respond(exchange, 503, {{"Retry-After-Ms", "1"}}); });
+  // Words of the response do not decide it.
+  EXPECT_EQ(ended(create(request_line("a", R"({"code":"overloaded"})")).id).n_failed, 1u);
+  EXPECT_EQ(n, 5);
+}
+
+// A client needs the memory of their models.
+TEST_F(BatchesTest, RequestsInProgressYieldAndAreComputedAgain) {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Exchange>> held;
+  std::atomic<int> n = 0, n_refused = 0;
+  std::atomic<bool> is_crowded = false;
+  open([&](const auto& exchange) {
+    if (is_crowded) {
+      is_crowded = ++n_refused < 10;
+      return refuse(exchange, unavailable(kNoRoom, "no room", 1.0));
+    }
+    if (n < 3 || n_refused > 0) return ++n, respond(exchange);
+    const std::lock_guard lock(mutex);
+    held.push_back(exchange);
+  });
+  std::string input;
+  for (int i = 0; i < 8; ++i) input += request_line(std::to_string(i));
+  const std::string id = create(input).id;
+  EXPECT_TRUE(eventually([&] { return std::lock_guard(mutex), held.size() == 5; }));
+  EXPECT_TRUE(eventually([&] { return batches->find("", id)->n_completed == 3; }));
+  is_crowded = true;
+  batches->yield();
+  EXPECT_TRUE(eventually([&] { return n_refused == 10; }));
+  for (const auto& exchange : held) {
+    EXPECT_TRUE(exchange->closed());
+    respond(exchange, 400);  // Too late.
+  }
+  const Batch batch = ended(id);
+  EXPECT_EQ(batch.status, BatchStatus::kCompleted);
+  EXPECT_EQ(batch.n_completed, 8u);
+  EXPECT_EQ(results(batch.output_file).size(), 8u);
+  EXPECT_EQ(n, 8);
+}
+
+TEST_F(BatchesTest, OneRequestAtATimeAsksWhetherTheServerHasTime) {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Exchange>> held;
+  std::atomic<bool> refuses = true;
+  open([&](const auto& exchange) {
+    if (refuses.exchange(false)) return refuse(exchange, unavailable(kOverloaded, "busy", 1.0));
+    const std::lock_guard lock(mutex);
+    held.push_back(exchange);
+  });
+  const auto n_held = [&] { return std::lock_guard(mutex), held.size(); };
+  std::string input;
+  for (int i = 0; i < 6; ++i) input += request_line(std::to_string(i));
+  const std::string id = create(input).id;
+  EXPECT_TRUE(eventually([&] { return n_held() == 5; }));  // Given out together with the refused one.
+  for (const auto& exchange : std::exchange(held, {})) respond(exchange);
+  EXPECT_TRUE(eventually([&] { return n_held() == 1; }));
+  respond(held.front());
+  EXPECT_EQ(ended(id).n_completed, 6u);
+}
+
+TEST_F(BatchesTest, ACancelledBatchIsNotValidated) {
+  open([](const auto& exchange) { respond(exchange); });
+  const FileInfo file = add_file(*store, request_line("a") + request_line("b"), {.purpose = "batch"});
+  batches->stop();
+  const std::string id = batches->create({.endpoint = kChat, .input_file = file.id, .window = "24h"}).id;
+  EXPECT_EQ(batches->cancel("", id)->status, BatchStatus::kCancelling);
+  // An earlier process left a result, and a part of one.
+  std::ofstream(folder.path / (id + ".output"))
+      << R"({"id":"x","custom_id":"a","response":{},"error":null})" << "\n{\"id\":\"x";
+  open([](const auto& exchange) { respond(exchange); });
+  const Batch batch = ended(id);
+  EXPECT_EQ(batch.status, BatchStatus::kCancelled);
+  EXPECT_EQ(batch.n_total, 0u);
+  EXPECT_EQ(results(batch.output_file).size(), 1u);
+}
+
+TEST(BatchInput, EndsSoonAfterItIsStopped) {
+  const FilesFolder folder;
+  FileStore store(folder.setup(), nullptr);
+  std::string input;
+  for (int i = 0; i < 1000; ++i) input += request_line(std::to_string(i));
+  const FileInfo file = add_file(store, input);
+  int n_lines = 0;
+  BatchInput reader(store.open(file.id), kChat, 5000);
+  reader.check([&] { return ++n_lines == 10; });
+  EXPECT_EQ(n_lines, 10);
+  EXPECT_EQ(reader.size(), 9u);
 }
 
 TEST_F(BatchesTest, RequestsWithoutAResponseAndStreamsFail) {
@@ -379,6 +473,51 @@ TEST_F(BatchesTest, UnfinishedBatchesOfAnOwnerAreBounded) {
   EXPECT_FALSE(batches->find("", first));
   EXPECT_FALSE(fs::exists(folder.path / (first + ".json")));
   batches->stop();
+}
+
+// Clients create, cancel and delete at the same time; limits hold.
+TEST_F(BatchesTest, LimitsHoldForConcurrentClients) {
+  FilesSetup setup = folder.setup();
+  setup.n_batches = 3;
+  setup.n_files = 40;
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Exchange>> held;
+  open(
+      [&](const auto& exchange) {
+        const std::lock_guard lock(mutex);
+        held.push_back(exchange);
+      },
+      setup);
+  std::atomic<int> n_refused = 0, n_files_refused = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 25; ++i) {
+        std::optional<FileInfo> file;
+        try {
+          file = add_file(*store, request_line("a"), {.owner = "alice", .purpose = "batch"});
+          const std::string id =
+              batches->create({.owner = "alice", .endpoint = kChat, .input_file = file->id, .window = "24h"})
+                  .id;
+          if ((i + t) % 2 == 0) batches->cancel("alice", id);
+        } catch (const ApiError& error) {
+          ++(error.status == 429 ? n_refused : n_files_refused);
+          if (file) store->remove(*file);
+        }
+        std::size_t n_open = 0;
+        for (const Batch& batch : batches->list({.limit = 200}, "alice").records)
+          n_open += batch.ended() ? 0 : 1;
+        EXPECT_LE(n_open, 3u);
+        EXPECT_LE(store->list({.limit = 200}, "alice", "").records.size(), 40u);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(n_refused, 0);
+  batches->stop();
+  // Everything that was taken was given back.
+  for (const FileInfo& file : store->list({.limit = 200}, "", "").records) store->remove(file);
+  for (int i = 0; i < 40; ++i) add_file(*store, "");
+  EXPECT_THROW(add_file(*store, ""), ApiError);
 }
 
 TEST_F(BatchesTest, AMissingInputFailsTheBatch) {

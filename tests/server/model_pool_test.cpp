@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <future>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -87,6 +88,81 @@ TEST(ModelPool, LoadsInterruptedByStopAreNotFailures) {
   EXPECT_EQ(pool.states().front().stage, ModelState::Stage::kIdle);
   EXPECT_STREQ(error_of(pool, "one").what(), "the server is shutting down");
   EXPECT_TRUE(warnings.empty());
+}
+
+/// A model "one" or "two", of golden weights.
+std::shared_ptr<ServedModel> tiny_model(const ModelSpec& spec) {
+  const std::filesystem::path path =
+      std::filesystem::path(WEFT_TEST_DATA) / "golden" / "llama" / "model.gguf";
+  ServedModelParams served;
+  served.context.n_ctx = 64;
+  served.context.n_threads = 1;
+  return std::make_shared<ServedModel>(spec, Model::load(path, {.n_threads = 1}), served);
+}
+
+using Got = std::future<std::shared_ptr<ServedModel>>;
+
+/// What get() delivers: a model or an ApiError.
+Got get(ModelPool& pool, std::string_view name, bool is_background) {
+  const auto promise = std::make_shared<std::promise<std::shared_ptr<ServedModel>>>();
+  pool.get(
+      name,
+      [promise](std::shared_ptr<ServedModel> model, const std::exception_ptr& error) {
+        if (error != nullptr) return promise->set_exception(error);
+        promise->set_value(std::move(model));
+      },
+      is_background);
+  return promise->get_future();
+}
+
+std::string code_of(Got got) {
+  try {
+    got.get();
+    return "";
+  } catch (const ApiError& error) {
+    return error.code;
+  }
+}
+
+TEST(ModelPool, RequestsInTheBackgroundLeaveForAClient) {
+  PoolParams params = params_of({"one", "two"});
+  params.n_loaded = 1;
+  params.load = [](const ModelSpec& spec, const std::function<bool(float)>&) { return tiny_model(spec); };
+  ModelPool pool(params);
+  std::mutex mutex;
+  std::shared_ptr<ServedModel> held;  // By a batch.
+  std::string refused;
+  pool.on_crowded([&] {
+    refused = code_of(get(pool, "one", true));  // Its next request does not hold the model again.
+    EXPECT_EQ(pool.use("one", true), nullptr);
+    const std::lock_guard lock(mutex);
+    held.reset();
+  });
+  {
+    auto got = get(pool, "one", true).get();
+    const std::lock_guard lock(mutex);
+    held = std::move(got);
+  }
+  const std::shared_ptr<ServedModel> two = get(pool, "two", false).get();
+  EXPECT_EQ(two->spec.name, "two");
+  EXPECT_EQ(refused, kNoRoom);
+  // In the background it neither waits for the client nor delays it.
+  EXPECT_EQ(code_of(get(pool, "one", true)), kNoRoom);
+  EXPECT_EQ(get(pool, "two", false).get(), two);
+  EXPECT_EQ(get(pool, "two", true).get(), two);
+}
+
+TEST(ModelPool, ModelsThatClientsUseNowAndThenStayForThem) {
+  for (const auto time : {std::chrono::milliseconds(1h), 0ms}) {
+    PoolParams params = params_of({"one", "two"});
+    params.n_loaded = 1;
+    params.keep_from_background = time;
+    params.load = [](const ModelSpec& spec, const std::function<bool(float)>&) { return tiny_model(spec); };
+    ModelPool pool(params);
+    (void)get(pool, "one", false).get();
+    EXPECT_EQ(code_of(get(pool, "two", true)), time == 0ms ? "" : kNoRoom);
+    EXPECT_EQ(code_of(get(pool, "one", false)), "");
+  }
 }
 
 /// A model "one" of golden weights that are read where they are mapped, and "two", which is never loaded.
