@@ -194,6 +194,7 @@ Api::Api(ApiSetup setup, ModelPool& models)
   background_params_.defaults.timeout_ms = 0.0;
   if (!setup_.files.folder.empty()) files_ = std::make_unique<Files>(setup_.files, setup_.warn);
   if (!setup_.access_log.empty()) access_log_ = std::make_unique<AccessLog>(setup_.access_log, setup_.warn);
+  note_keys();
 }
 
 Api::~Api() = default;
@@ -256,6 +257,13 @@ void RequestCounts::remove(const std::string& client) {
 void Api::set_keys(std::vector<ApiKey> keys) {
   const std::lock_guard lock(keys_mutex_);
   setup_.keys = std::move(keys);
+  note_keys();
+}
+
+/// With keys_mutex_, or before the first request.
+void Api::note_keys() {
+  keeps_apart_ = keeps_apart_ || (!setup_.share_slots && setup_.keys.size() > 1);
+  if (files_ != nullptr) files_->store.set_shared(keeps_apart_);
 }
 
 std::optional<std::string> Api::key_of(const HttpRequest& request) const {
@@ -273,7 +281,7 @@ std::optional<std::string> Api::key_of(const HttpRequest& request) const {
 
 bool Api::keeps_apart() const {
   const std::lock_guard lock(keys_mutex_);
-  return !setup_.share_slots && setup_.keys.size() > 1;
+  return keeps_apart_;
 }
 
 bool Api::serve_page(Job& job) const {
@@ -386,6 +394,7 @@ void Api::route_request(Job job) {
                  "the API key is missing or wrong; send it as 'Authorization: Bearer KEY'"});
   job.key = key.value_or("");
   if (keeps_apart()) job.owner = job.key;
+  if (!setup_.share_slots) job.viewer = job.key;
   job.client = job.key.empty() ? request.client : "key " + job.key;
   if (found->where == Route::Where::kHere && !found->generates) return run(*found, job);
   auto counted = counts_->add(job.client, job.exchange);

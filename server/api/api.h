@@ -115,8 +115,9 @@ class Api {
   bool responds_early(const Route& route, Job& job) noexcept;
   /// The name of the request's key, empty if the server has no keys. Nullopt for a wrong key.
   std::optional<std::string> key_of(const HttpRequest& request) const;
-  /// Whether each key has slots and sessions of its own.
+  /// Whether each key has slots and sessions of its own. So it remains when all keys but one are revoked.
   bool keeps_apart() const;
+  void note_keys();
   void finish(const ServedRequest& request, const Outcome& outcome);
   /// Logs the ignored fields of a request, each name once.
   void tell_ignored(const Job& job);
@@ -149,6 +150,7 @@ class Api {
   std::mutex told_mutex_;
   std::unordered_set<std::string> told_;  ///< Names of ignored fields that were logged.
   mutable std::mutex keys_mutex_;
+  bool keeps_apart_ = false;
   std::atomic<bool> leaving_{false};
   std::vector<std::weak_ptr<LiveStream>> live_;  ///< On the HTTP server's thread.
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

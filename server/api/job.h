@@ -24,6 +24,8 @@ class Sessions;
 
 struct Job : ServedRequest {
   std::string owner;  ///< Of saved sessions and slots: the key's name; empty if all clients share them.
+  /// The key's name, whose files and batches the client sees; empty if it sees all (records.h).
+  std::string viewer;
   Json body;
   Ignored ignored = {};
   std::string model_name = {};  ///< The requested name: of a model, or of one of its adapters.

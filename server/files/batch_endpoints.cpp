@@ -53,7 +53,8 @@ void create_batch(Job& job) {
     throw bad_request("endpoint", fmt::format("'endpoint' must be one of {}", batch_endpoints()));
   if (batch.window.empty() || batch.window.size() > kMostWindowBytes)
     throw bad_request("completion_window", "'completion_window' must be a time such as \"24h\"");
-  const auto input = files.store.find(job.owner, batch.input_file);
+  const std::lock_guard lock(files.inputs);
+  const auto input = files.store.find(job.viewer, batch.input_file);
   if (!input)
     throw ApiError(404, "invalid_request_error", "file_not_found", "input_file_id",
                    fmt::format("there is no file '{}'", batch.input_file.substr(0, 64)));
@@ -65,7 +66,7 @@ void create_batch(Job& job) {
 
 void list_batches(Job& job) {
   const Page<Batch> page = files_of(job).batches.list(
-      read_list_query(job.exchange->request(), kUsualBatches, kMostBatches), job.owner);
+      read_list_query(job.exchange->request(), kUsualBatches, kMostBatches), job.viewer);
   Json data = Json::array();
   for (const Batch& batch : page.records) data.push_back(batch_json(batch));
   job.send(list_json(std::move(data), page.has_more));
@@ -73,7 +74,7 @@ void list_batches(Job& job) {
 
 void show_batch(Job& job) {
   const auto [id, below] = id_below(job, kBatchesFolder);
-  const auto batch = files_of(job).batches.find(job.owner, id);
+  const auto batch = files_of(job).batches.find(job.viewer, id);
   if (!batch || !below.empty()) throw no_batch(id + (below.empty() ? "" : "/" + below));
   job.send(batch_json(*batch));
 }
@@ -83,7 +84,7 @@ void act_on_batch(Job& job) {
   Files& files = files_of(job);
   if (below != "cancel")
     throw ApiError(404, "invalid_request_error", "not_found", "", "a batch has only 'cancel' below it");
-  const auto batch = files.batches.cancel(job.owner, id);
+  const auto batch = files.batches.cancel(job.viewer, id);
   if (!batch) throw no_batch(id);
   if (batch->ended() && batch->status != BatchStatus::kCancelled)
     throw ApiError(409, "invalid_request_error", "batch_ended", "batch_id",

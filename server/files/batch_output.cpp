@@ -16,23 +16,24 @@
 
 namespace weft::server {
 
-BatchOutput::BatchOutput(std::filesystem::path path, Space& space)
+BatchOutput::BatchOutput(std::filesystem::path path, Space& space, std::string owner)
     : path_(std::move(path)),
       space_(space),
+      owner_(std::move(owner)),
       file_(::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)) {
   struct stat status{};
   if (file_.get() < 0 || ::fstat(file_.get(), &status) != 0) fail();
   bytes_ = to_size(status.st_size);
-  space_.count(bytes_);
+  space_.count(owner_, bytes_);
 }
 
-BatchOutput::~BatchOutput() { space_.give(bytes_); }
+BatchOutput::~BatchOutput() { space_.give(owner_, bytes_); }
 
 void BatchOutput::fail() const { throw storage_error(std::strerror(errno)); }
 
 void BatchOutput::cut(std::uint64_t bytes) {
   if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) fail();
-  space_.give(bytes_ - bytes);
+  space_.give(owner_, bytes_ - bytes);
   bytes_ = bytes;
 }
 
@@ -57,7 +58,7 @@ std::size_t BatchOutput::recover(const std::function<bool(const std::string& cus
 
 void BatchOutput::append(std::string line) {
   line += '\n';
-  space_.take(line.size());
+  space_.take(owner_, line.size());
   bytes_ += line.size();
   is_dirty_ = true;
   std::string_view left = line;

@@ -15,8 +15,8 @@ namespace weft::server {
 /// Used by one thread.
 class BatchOutput {
  public:
-  /// Opens or creates the file. Throws ApiError 507.
-  BatchOutput(std::filesystem::path path, Space& space);
+  /// Opens or creates the file, whose bytes are of `owner`. Throws ApiError 507.
+  BatchOutput(std::filesystem::path path, Space& space, std::string owner);
   ~BatchOutput();  ///< The file stays, but does not count any more.
   BatchOutput(const BatchOutput&) = delete;
   BatchOutput& operator=(const BatchOutput&) = delete;
@@ -39,6 +39,7 @@ class BatchOutput {
 
   const std::filesystem::path path_;
   Space& space_;
+  const std::string owner_;
   const base::Descriptor file_;
   std::uint64_t bytes_ = 0;
   bool is_dirty_ = false;

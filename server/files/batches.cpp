@@ -95,8 +95,8 @@ struct Batches::Active {
          const std::filesystem::path& output_path, const std::filesystem::path& errors_path, Space& space)
       : batch(std::move(batch_in)),
         input(std::move(file), batch.endpoint, most_lines),
-        output(output_path, space),
-        errors(errors_path, space) {}
+        output(output_path, space, batch.owner),
+        errors(errors_path, space, batch.owner) {}
 
   /// The next request without a result; nullopt: all are given out.
   std::optional<std::size_t> next_request() {

@@ -15,7 +15,7 @@ constexpr std::string_view kFilesFolder = "/v1/files/";
 constexpr std::size_t kMostListed = 10000;
 
 FileInfo found_file(const Job& job, const std::string& id) {
-  auto info = files_of(job).store.find(job.owner, id);
+  auto info = files_of(job).store.find(job.viewer, id);
   if (!info)
     throw ApiError(404, "invalid_request_error", "file_not_found", "file_id",
                    fmt::format("there is no file '{}'", id.substr(0, 64)));
@@ -123,7 +123,7 @@ void upload_file(Job& job) {
 void list_files(Job& job) {
   const HttpRequest& request = job.exchange->request();
   const Page<FileInfo> page = files_of(job).store.list(read_list_query(request, kMostListed, kMostListed),
-                                                       job.owner, request.query_value("purpose"));
+                                                       job.viewer, request.query_value("purpose"));
   Json data = Json::array();
   for (const FileInfo& info : page.records) data.push_back(file_json(info));
   job.send(list_json(std::move(data), page.has_more));
@@ -147,6 +147,7 @@ void delete_file(Job& job) {
   const auto [id, below] = id_below(job, kFilesFolder);
   const FileInfo info = found_file(job, id);
   Files& files = files_of(job);
+  const std::lock_guard lock(files.inputs);
   if (const std::string reader = files.batches.reader_of(id); !reader.empty())
     throw ApiError(409, "invalid_request_error", "file_in_use", "file_id",
                    fmt::format("the batch {} reads this file; cancel it first", reader));

@@ -73,12 +73,33 @@ fs::path json_path(const FilesSetup& setup, const std::string& id) {
 
 }  // namespace
 
-void Space::take(std::uint64_t bytes) {
-  if (used_.fetch_add(bytes) + bytes <= most_) return;
-  used_ -= bytes;
-  throw ApiError(413, "invalid_request_error", "storage_limit", "",
-                 fmt::format("the server keeps at most {} GiB of files (--files-size); delete some of them",
-                             most_ >> 30));
+void Space::take(const std::string& owner, std::uint64_t n) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t left = most_ - std::min(most_, used_);
+  const auto own = used_by_.find(owner);
+  const std::uint64_t used = own == used_by_.end() ? 0 : own->second;
+  const auto refuse = [&](std::string_view why) {
+    return ApiError(413, "invalid_request_error", "storage_limit", "",
+                    fmt::format("the server keeps at most {}{}; delete some of them", limit_, why));
+  };
+  if (n > left) throw refuse("");
+  if (is_shared_ && used + n > left - n)
+    throw refuse(", and each API key may have as much as it leaves free to others");
+  used_ += n;
+  used_by_[owner] += n;
+}
+
+void Space::count(const std::string& owner, std::uint64_t n) {
+  const std::lock_guard lock(mutex_);
+  used_ += n;
+  used_by_[owner] += n;
+}
+
+void Space::give(const std::string& owner, std::uint64_t n) {
+  if (n == 0) return;  // The owner may have nothing.
+  const std::lock_guard lock(mutex_);
+  used_ -= n;
+  if (const auto own = used_by_.find(owner); (own->second -= n) == 0) used_by_.erase(own);
 }
 
 ApiError storage_error(std::string_view what) {
@@ -114,18 +135,20 @@ Json file_json(const FileInfo& info) {
           {"status_details", nullptr}};
 }
 
-NewFile::NewFile(const fs::path& path, std::string id, std::uint64_t most, Space& space)
-    : id_(std::move(id)), most_(most), space_(space), file_(path, kPrivate) {}
-
-NewFile::~NewFile() {
-  if (!kept_) space_.give(bytes_ + kBytesEach);
-}
+NewFile::NewFile(const fs::path& path, std::string id, std::string owner, std::uint64_t most, Space& space,
+                 Space& n_files)
+    : id_(std::move(id)),
+      owner_(std::move(owner)),
+      most_(most),
+      file_taken_(n_files, owner_, 1),
+      bytes_taken_(space, owner_, kBytesEach),
+      file_(path, kPrivate) {}
 
 void NewFile::write(std::string_view bytes) {
   if (bytes.size() > most_ - bytes_)
     throw ApiError(413, "invalid_request_error", "file_too_large", "file",
                    fmt::format("the file has more than {} MiB, which is the limit", most_ >> 20));
-  space_.take(bytes.size());
+  bytes_taken_.add(bytes.size());
   bytes_ += bytes.size();
   try {
     file_.write(bytes_of(bytes));
@@ -135,7 +158,11 @@ void NewFile::write(std::string_view bytes) {
 }
 
 FileStore::FileStore(const FilesSetup& setup, FileNotes note)
-    : setup_(setup), note_(std::move(note)), lock_(lock_folder(setup.folder)), space_(setup.folder_bytes) {
+    : setup_(setup),
+      note_(std::move(note)),
+      lock_(lock_folder(setup.folder)),
+      space_(setup.folder_bytes, fmt::format("{} GiB of files (--files-size)", setup.folder_bytes >> 30)),
+      n_files_(setup.n_files, fmt::format("{} files", setup.n_files)) {
   load();
 }
 
@@ -166,33 +193,29 @@ void FileStore::load_one(const std::string& id) {
     std::error_code error;
     const std::uint64_t bytes = fs::file_size(setup_.folder / id, error);
     if (error || bytes != info.bytes) return ignore("its file is missing or has another size");
-    space_.count(bytes + kBytesEach);
+    count(info);
     files_.put(std::move(info));
   } catch (const Json::exception&) {
     ignore("it is damaged");
   }
 }
 
-std::unique_ptr<NewFile> FileStore::begin() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (files_.size() >= setup_.n_files)
-      throw ApiError(413, "invalid_request_error", "storage_limit", "",
-                     fmt::format("the server keeps at most {} files; delete some of them", setup_.n_files));
-  }
-  space_.take(kBytesEach);
-  try {
-    std::string id = make_id(kFilePrefix);
-    const fs::path path = setup_.folder / id;
-    return std::make_unique<NewFile>(path, std::move(id), setup_.file_bytes, space_);
-  } catch (const Error& error) {
-    space_.give(kBytesEach);
-    throw storage_error(error.what());
-  }
+void FileStore::count(const FileInfo& info) {
+  space_.count(info.owner, info.bytes + kBytesEach);
+  n_files_.count(info.owner, 1);
+}
+
+std::unique_ptr<NewFile> FileStore::begin(const std::string& owner) try {
+  std::string id = make_id(kFilePrefix);
+  const fs::path path = setup_.folder / id;
+  return std::make_unique<NewFile>(path, std::move(id), owner, setup_.file_bytes, space_, n_files_);
+} catch (const Error& error) {
+  throw storage_error(error.what());
 }
 
 FileInfo FileStore::add(NewFile& file, FileInfo info) {
   info.id = file.id_;
+  info.owner = file.owner_;
   info.bytes = file.bytes_;
   info.created_ns = creation_time();
   try {
@@ -207,7 +230,8 @@ FileInfo FileStore::add(NewFile& file, FileInfo info) {
     fs::remove(setup_.folder / info.id, ignored);
     throw;
   }
-  file.kept_ = true;
+  file.file_taken_.keep();
+  file.bytes_taken_.keep();
   const std::lock_guard lock(mutex_);
   files_.put(info);
   return info;
@@ -220,7 +244,7 @@ void FileStore::adopt(const fs::path& part, FileInfo info) {
   write_json(json_path(setup_, info.id), description_of(info));
   fs::rename(part, setup_.folder / info.id, error);
   if (error) throw storage_error(error.message());
-  space_.count(info.bytes + kBytesEach);
+  count(info);
   const std::lock_guard lock(mutex_);
   files_.put(std::move(info));
 }
@@ -251,7 +275,8 @@ void FileStore::remove(const FileInfo& info) {
   std::error_code ignored;
   fs::remove(json_path(setup_, info.id), ignored);
   fs::remove(setup_.folder / info.id, ignored);
-  space_.give(info.bytes + kBytesEach);
+  space_.give(info.owner, info.bytes + kBytesEach);
+  n_files_.give(info.owner, 1);
 }
 
 }  // namespace weft::server

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "base/atomic_file.h"
 #include "base/descriptor.h"
@@ -33,19 +34,26 @@ struct FilesSetup {
 /// Called with each problem of a file that the server itself handles. Any thread.
 using FileNotes = std::function<void(const std::string&)>;
 
-/// The bytes in the folder, and their limit. Any thread.
+/// What the folder has of something, bytes or files, by owner, and the limit of all. Any thread.
 class Space {
  public:
-  explicit Space(std::uint64_t most) : most_(most) {}
-  /// Throws ApiError 413, and takes nothing, if fewer bytes are left.
-  void take(std::uint64_t bytes);
-  /// The same for bytes that are there already.
-  void count(std::uint64_t bytes) { used_ += bytes; }
-  void give(std::uint64_t bytes) { used_ -= bytes; }
+  /// `limit`: for messages, "32 GiB of files".
+  Space(std::uint64_t most, std::string limit) : most_(most), limit_(std::move(limit)) {}
+  /// Whether each owner is bounded: it may have as much as it leaves free to others.
+  void set_shared(bool is_shared) { is_shared_ = is_shared; }
+  /// Throws ApiError 413, and takes nothing, if less is left, or if it is more than the owner's share.
+  void take(const std::string& owner, std::uint64_t n);
+  /// The same for something that is there already.
+  void count(const std::string& owner, std::uint64_t n);
+  void give(const std::string& owner, std::uint64_t n);
 
  private:
   const std::uint64_t most_;
-  std::atomic<std::uint64_t> used_ = 0;
+  const std::string limit_;
+  std::atomic<bool> is_shared_ = false;
+  std::mutex mutex_;
+  std::uint64_t used_ = 0;
+  std::unordered_map<std::string, std::uint64_t> used_by_;
 };
 
 /// 507: the system refused a write. `what` may have paths, which the client does not see.
@@ -69,8 +77,9 @@ Json file_json(const FileInfo& info);
 /// A file that is being written. Without FileStore::add() it leaves nothing.
 class NewFile {
  public:
-  NewFile(const std::filesystem::path& path, std::string id, std::uint64_t most, Space& space);
-  ~NewFile();
+  /// Takes its place in `space` and `n_files`. Throws ApiError 413, and Error if it cannot be created.
+  NewFile(const std::filesystem::path& path, std::string id, std::string owner, std::uint64_t most,
+          Space& space, Space& n_files);
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
@@ -79,12 +88,32 @@ class NewFile {
 
  private:
   friend class FileStore;
-  const std::string id_;
+  /// A part of a space, given back unless it is kept.
+  struct Taken {
+    Taken(Space& space_in, const std::string& owner_in, std::uint64_t n_in)
+        : space(space_in), owner(owner_in), n(n_in) {
+      space.take(owner, n);
+    }
+    ~Taken() {
+      if (n > 0) space.give(owner, n);
+    }
+    Taken(const Taken&) = delete;
+    Taken& operator=(const Taken&) = delete;
+    void add(std::uint64_t more) {
+      space.take(owner, more);
+      n += more;
+    }
+    void keep() { n = 0; }
+
+    Space& space;
+    const std::string& owner;
+    std::uint64_t n;
+  };
+  const std::string id_, owner_;
   const std::uint64_t most_;
-  Space& space_;
+  Taken file_taken_, bytes_taken_;
   base::AtomicFile file_;
   std::uint64_t bytes_ = 0;
-  bool kept_ = false;
 };
 
 /// Any number of threads.
@@ -96,12 +125,17 @@ class FileStore {
 
   const FilesSetup& setup() const { return setup_; }
   Space& space() { return space_; }
+  /// Whether each owner has a bounded share of bytes and files. Files count at once.
+  void set_shared(bool is_shared) {
+    space_.set_shared(is_shared);
+    n_files_.set_shared(is_shared);
+  }
   /// The path of another file in the folder.
   std::filesystem::path path_of(std::string_view name) const { return setup_.folder / name; }
 
   /// Throws ApiError as NewFile::write does.
-  std::unique_ptr<NewFile> begin();
-  /// The description's id, bytes and time are filled in. Throws ApiError 507.
+  std::unique_ptr<NewFile> begin(const std::string& owner);
+  /// The description's id, owner, bytes and time are filled in. Throws ApiError 507.
   FileInfo add(NewFile& file, FileInfo info);
   /// Makes another file of the folder one with this description, beyond all limits. Does nothing if that was
   /// done before. Throws ApiError 507.
@@ -119,11 +153,12 @@ class FileStore {
  private:
   void load();
   void load_one(const std::string& id);
+  void count(const FileInfo& info);
 
   const FilesSetup setup_;
   const FileNotes note_;
   const base::Descriptor lock_;  ///< Locked: no other server uses the folder.
-  Space space_;
+  Space space_, n_files_;
   mutable std::mutex mutex_;
   Records<FileInfo> files_;
 };

@@ -1,6 +1,7 @@
 #pragma once
 // The server's folder of files (--files): uploads, stored files and batches.
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -23,6 +24,8 @@ class Files {
   /// Ends the batches' work for now, and then all work.
   void stop();
 
+  /// Held while a file becomes the input of a batch, and while one is deleted.
+  std::mutex inputs;
   FileStore store;
   Batches batches;
   /// Reads and writes files of clients: nothing else waits for the disk.

@@ -28,10 +28,11 @@ bool is_own_id(std::string_view text, std::string_view prefix);
 /// Nanoseconds since 1970. Each call returns a larger number.
 std::int64_t creation_time();
 
-/// Whether a client sees an object. `viewer` is Job::owner: empty if all clients share their objects.
+/// Whether a client sees an object. `viewer` is Job::viewer: empty if all clients share their objects.
+/// Objects of a time without keys belong to all.
 template <typename Record>
 bool sees(const std::string& viewer, const Record& record) {
-  return viewer.empty() || viewer == record.owner;
+  return viewer.empty() || record.owner.empty() || viewer == record.owner;
 }
 
 template <typename Record>

@@ -55,7 +55,7 @@ void Upload::begin_part(FormPart part) {
   value_.clear();
   if (field_ != "file") return;
   if (file_ != nullptr) throw bad_request("file", "the form has two parts 'file'");
-  file_ = store_.begin();
+  file_ = store_.begin(info_.owner);
   info_.name = part.filename.value_or("upload").substr(0, kMostShownName);
 }
 

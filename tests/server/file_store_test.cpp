@@ -103,11 +103,65 @@ TEST(FileStore, LimitsAreKept) {
   EXPECT_EQ(status_of([&] { add_file(small, "b"); }), 200);
 }
 
+// With several keys, one cannot fill the folder for the others.
+TEST(FileStore, EachOwnerLeavesAsMuchFreeAsItHas) {
+  const FilesFolder folder;
+  FilesSetup setup = folder.setup();
+  setup.n_files = 12;
+  setup.folder_bytes = 200000;
+  FileStore store(setup, nullptr);
+  store.set_shared(true);
+  const auto n_added = [&](const std::string& owner, std::size_t bytes) {
+    int n = 0;
+    while (status_of([&] { add_file(store, std::string(bytes, 'a'), {.owner = owner}); }) == 200) ++n;
+    return n;
+  };
+  EXPECT_EQ(n_added("alice", 1), 6);
+  EXPECT_EQ(n_added("bob", 1), 3);
+  EXPECT_EQ(n_added("carol", 1), 1);
+  EXPECT_EQ(n_added("alice", 1), 0);
+  for (const FileInfo& info : store.list({}, "", "").records) store.remove(info);
+  EXPECT_EQ(n_added("alice", 40000), 2);  // Of 48 KB each.
+  EXPECT_EQ(n_added("bob", 40000), 1);
+  try {
+    add_file(store, std::string(40000, 'a'), {.owner = "bob"});
+    FAIL();
+  } catch (const ApiError& error) {
+    EXPECT_EQ(error.code, "storage_limit");
+    EXPECT_THAT(error.what(), HasSubstr("leaves free to others"));
+  }
+  // A server with one key gives it everything.
+  store.set_shared(false);
+  EXPECT_EQ(n_added("alice", 40000), 1);
+}
+
+TEST(FileStore, SharesAreKnownAgainAfterARestart) {
+  const FilesFolder folder;
+  FilesSetup setup = folder.setup();
+  setup.n_files = 4;
+  {
+    FileStore store(setup, nullptr);
+    for (int i = 0; i < 2; ++i) add_file(store, "a", {.owner = "alice"});
+  }
+  FileStore store(setup, nullptr);
+  store.set_shared(true);
+  EXPECT_EQ(status_of([&] { add_file(store, "a", {.owner = "alice"}); }), 413);
+  EXPECT_EQ(status_of([&] { add_file(store, "a", {.owner = "bob"}); }), 200);
+}
+
+TEST(FileStore, FilesOfATimeWithoutKeysBelongToAll) {
+  const FilesFolder folder;
+  FileStore store(folder.setup(), nullptr);
+  const FileInfo info = add_file(store, "a", {.name = "a"});
+  EXPECT_TRUE(store.find("alice", info.id));
+  EXPECT_THAT(names(store.list({}, "alice", "")), ElementsAre("a"));
+}
+
 TEST(FileStore, UnfinishedFilesLeaveNothing) {
   const FilesFolder folder;
   FileStore store(folder.setup(), nullptr);
   {
-    const auto file = store.begin();
+    const auto file = store.begin("");
     file->write("abc");
   }
   std::size_t n = 0;

@@ -31,7 +31,7 @@ class FilesFolder {
 };
 
 inline FileInfo add_file(FileStore& store, std::string_view content, FileInfo info = {}) {
-  const auto file = store.begin();
+  const auto file = store.begin(info.owner);
   file->write(content);
   return store.add(*file, std::move(info));
 }
