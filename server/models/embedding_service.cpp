@@ -51,7 +51,9 @@ void EmbeddingService::submit(EmbeddingRequest request) {
     const std::lock_guard lock(mutex_);
     if (stopped_) std::rethrow_exception(why_stopped_);
     const std::size_t n_waiting = waiting_.size() + n_in_step_;
-    if (n_waiting_most_ > 0 && n_waiting >= to_size(n_waiting_most_))
+    // Half of the places are for clients, as in a Batcher. 0, no limit, stays 0.
+    const std::size_t all = to_size(n_waiting_most_), most = request.is_background ? (all + 1) / 2 : all;
+    if (most > 0 && n_waiting >= most)
       throw OverloadedError(
           std::to_string(n_waiting) + " requests are waiting already, which is the limit; try again later",
           kRetryMs);

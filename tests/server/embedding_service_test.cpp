@@ -92,5 +92,24 @@ TEST_F(Renewal, RequestsInTheBackgroundComeAfterAllOthers) {
   EXPECT_EQ(order, (std::vector<int>{1, 2, 3, 4}));
 }
 
+// As a Batcher's queue: half of its places are for clients.
+TEST_F(Renewal, RequestsInTheBackgroundHaveHalfThePlaces) {
+  constexpr int kPlaces = 6;
+  service_.emplace(made(), kPlaces);
+  const auto submit = [&](bool is_background) {
+    service_->submit({.texts = {{.tokens = {1, 2, 3}, .second = -1}},
+                      .is_background = is_background,
+                      .is_abandoned = nullptr,
+                      .done = [](const std::vector<float>&, const std::exception_ptr&) {}});
+  };
+  service_->renew([&] {
+    for (int i = 0; i < kPlaces / 2; ++i) submit(true);
+    EXPECT_THROW(submit(true), OverloadedError);
+    for (int i = 0; i < kPlaces / 2; ++i) submit(false);
+    EXPECT_THROW(submit(false), OverloadedError);
+    return made();
+  });
+}
+
 }  // namespace
 }  // namespace weft::server
