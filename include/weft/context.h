@@ -59,7 +59,8 @@ struct ContextParams {
   int window_rewind = 256;
   /// Recurrent layers keep the states before the last state_rewind items with logits, of all sequences
   /// together. So these items can be removed again, as after a wrong draft. Each kept state takes the memory
-  /// of a running state. 0 to 4096.
+  /// of a running state. A batch drops the oldest kept states to make room for its own, even if it then fails
+  /// or is cancelled. Sequences then stay as they are, but fewer items can be removed. 0 to 4096.
   int state_rewind = 0;
   /// Whether steps sum up squared inputs of the model's matrices (Context::column_sums). Other results do not
   /// change.

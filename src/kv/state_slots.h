@@ -62,6 +62,7 @@ class StateSlots {
   /// position, unless this batch has used up the room for kept states. -1: it is not kept.
   Step step(SeqId seq, std::span<const SeqId> shared_with, Pos keep_at = -1);
   void commit();
+  /// Drops the batch's kept states. The states that made room for them stay dropped.
   void abandon();
 
   /// Whether all counts agree with each other; for tests and audits.

@@ -30,6 +30,28 @@ TEST(StateSlots, DroppedBatchesChangeNothing) {
   EXPECT_TRUE(slots.consistent());
 }
 
+TEST(StateSlots, KeptStatesThatMadeRoomForADroppedBatchAreLost) {
+  constexpr int kKept = 2;
+  StateSlots slots(1, kKept);
+  const auto batch_at = [&](Pos begin, int n_tokens) {
+    slots.begin();
+    for (Pos pos = begin; pos < begin + n_tokens; ++pos) slots.step(0, {}, pos);
+  };
+  for (Pos pos = 0; pos < 3; ++pos) {
+    batch_at(pos, 1);
+    slots.commit();
+  }
+  const std::int32_t held = slots.slot(0);
+  ASSERT_TRUE(slots.keeps(0, 1) && slots.keeps(0, 2));
+  batch_at(3, 1);
+  slots.abandon();
+  EXPECT_EQ(slots.slot(0), held);
+  EXPECT_FALSE(slots.keeps(0, 1));
+  EXPECT_TRUE(slots.keeps(0, 2));
+  EXPECT_FALSE(slots.keeps(0, 3));
+  EXPECT_TRUE(slots.consistent());
+}
+
 /// Many random operations, with the tokens of each slot. Sequences always have the tokens that their own
 /// operations led to, and one slot is always free.
 TEST(StateSlots, SlotsHoldTheTextsOfTheirSequences) {
