@@ -30,6 +30,8 @@ namespace {
 
 /// A trace of more than this is more than its viewers take.
 constexpr std::size_t kMaxSpans = 1'000'000;
+/// The sequences of a context, at least.
+constexpr int kLeastSequences = 2;
 
 void add(PlanStats& sum, const PlanStats& stats) {
   const auto steps = static_cast<double>(sum.steps + stats.steps);
@@ -127,6 +129,7 @@ class BenchRun {
     ContextOptions expected;
     for (const ParallelTest& test : matrix_.parallel)
       expected.n_texts = std::max(expected.n_texts, test.n_streams);
+    expected.n_sequences = std::max(kLeastSequences, expected.n_texts);
     const LoadedModel loaded = load_model(model, options_.talk, interrupt_, expected);
     refuse_source(*loaded.model, "bench");
     for (const DType type : common_types(inspect(loaded.path)))
@@ -143,7 +146,7 @@ class BenchRun {
     for (const Matrix::Setting& setting : matrix_.settings) {
       model.n_threads = setting.n_threads;
       ContextParams params = context_params(setting.context, model);
-      params.n_sequences = 2;
+      params.n_sequences = kLeastSequences;
       int n_cells = 0;
       for (const SingleTest& test : matrix_.single) n_cells = std::max(n_cells, test.n_cells());
       for (const ParallelTest& test : matrix_.parallel) {

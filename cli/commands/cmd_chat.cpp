@@ -463,6 +463,13 @@ weft::Chat make_chat(const Model& model, const Talk& talk) {
   return weft::Chat::chatml(model.tokenizer());
 }
 
+/// Of the context.
+int n_sequences(const ChatOptions& options, const ModelInfo& info) {
+  int n = info.reads_source ? 1 : kSequences + n_branch_sequences(options.speculation, info);
+  if (info.recurrent || info.window > 0) n += std::min(options.snapshots.n, kMostSnapshots);
+  return n;
+}
+
 int run(ChatOptions options) {
   options.context.state_rewind = n_draft_states(options.speculation, 1);
   if (!options.system_file.empty()) {
@@ -481,18 +488,14 @@ int run(ChatOptions options) {
                               .tool_choice = options.tool_choice};
   InterruptGuard interrupt;
   options.model.chat_template = template_text(options.chat_template);
+  const ModelInfo info = find_and_describe(options.model, options.talk, interrupt);
+  options.context.n_sequences = n_sequences(options, info);
   const LoadedModel loaded =
       load_model(options.model, options.talk, interrupt, options.context,
                  margins_of_companions(options.mmproj, options.speculation, options.model, options.context));
   const SamplerParams sampling = sampler_params(options.sampling, loaded.model->tokenizer());
   // Before the template: for an encoder the context has the better error.
-  ContextParams context_of = context_params(options.context, options.model);
-  const ModelInfo& info = loaded.model->info();
-  if (!info.reads_source)
-    context_of.n_sequences = kSequences + n_branch_sequences(options.speculation, *loaded.model);
-  if (info.recurrent || info.window > 0)
-    context_of.n_sequences += std::min(options.snapshots.n, kMostSnapshots);
-  Context context(loaded.model, context_of);
+  Context context(loaded.model, context_params(options.context, options.model));
   BatcherParams batcher = batcher_params(
       options.speculation, load_draft(options.speculation, options, loaded.placed, context, interrupt));
   bound_snapshots(batcher, options.snapshots);

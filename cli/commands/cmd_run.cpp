@@ -201,6 +201,8 @@ int write_logits(const RunOptions& options, const LoadedModel& loaded, const std
   const int wanted = options.n_chunk > 0 ? options.n_chunk : affordable;
   const int piece = std::min({wanted, params.n_ubatch, n_tokens});
   params.n_outputs = piece;
+  params.n_sequences = 1;
+  params.state_rewind = 0;
 
   Context context(loaded.model, params);
   const CancelOnInterrupt cancels(context);
@@ -309,6 +311,8 @@ int run(RunOptions options) {
   options.context.state_rewind = n_draft_states(options.speculation, 1);
   const std::optional<Grammar> grammar = grammar_of(options.constraint);
   InterruptGuard interrupt;
+  options.context.n_sequences =
+      1 + n_branch_sequences(options.speculation, find_and_describe(options.model, options.talk, interrupt));
   const LoadedModel loaded =
       load_model(options.model, options.talk, interrupt, options.context,
                  margins_of_companions(options.mmproj, options.speculation, options.model, options.context));
@@ -322,9 +326,7 @@ int run(RunOptions options) {
   RequestParams params;
   params.sampler = sampler_params(options.sampling, tokenizer);
   const std::uint64_t seed = params.sampler.seed = Sampler(params.sampler, tokenizer).seed();
-  ContextParams context_of = context_params(options.context, options.model);
-  context_of.n_sequences = 1 + n_branch_sequences(options.speculation, *loaded.model);
-  Context context(loaded.model, context_of);
+  Context context(loaded.model, context_params(options.context, options.model));
   BatcherParams batcher = batcher_params(
       options.speculation, load_draft(options.speculation, options, loaded.placed, context, interrupt));
   batcher.n_step_tokens = options.n_chunk;

@@ -55,6 +55,8 @@ constexpr int kCellsEach = 2048;
 constexpr int kMostCells = 1 << 17;
 /// Additional sequences for cached prefixes of finished completions.
 constexpr int kKeptTexts = 64;
+/// Rows of logits of a step, at least.
+constexpr int kLeastOutputs = 64;
 
 /// "a,b" is two words, as llama.cpp has it.
 std::vector<std::string> words_of(const std::vector<std::string>& lists) {
@@ -157,8 +159,6 @@ Footprint footprint_of(const ServeOptions& options, const ModelSpec& spec) {
   return result;
 }
 
-int n_outputs(const ServeOptions& options) { return std::max(options.n_parallel, 64); }
-
 server::ServedModelParams served_params(const ServeOptions& options, const ModelSpec& spec,
                                         const Footprint& footprint) {
   server::ServedModelParams params;
@@ -169,8 +169,6 @@ server::ServedModelParams served_params(const ServeOptions& options, const Model
   params.n_ctx = footprint.cells_each;
   params.chat = chat_defaults(options.chat_template);
   if (options.suffix_first) params.infill_order = server::InfillOrder::kSuffixFirst;
-  params.context.n_sequences = options.n_parallel + kKeptTexts;
-  params.context.n_outputs = n_outputs(options);
   params.service.batcher.speculation = speculation_of(options.speculation);
   params.service.batcher.n_draft = options.speculation.n_draft;
   params.service.batcher.n_running = options.n_parallel;
@@ -186,6 +184,7 @@ void load_draft(const ServeOptions& options, const ModelOptions& model_options,
                 const std::filesystem::path& file, server::ServedModelParams& served) {
   ContextOptions expected = options.context;
   expected.n_ctx = served.context.n_ctx;
+  expected = draft_context_options(options.speculation, expected);
   served.draft = Model::load(
       file, model_params(draft_model_options(options.speculation, model_options), expected, options.talk));
   served.draft_context = draft_context_params(options.speculation, served.context);
@@ -223,6 +222,8 @@ void check_sampling(const SamplingOptions& options, const Model& model) {
 
 server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, server::Trace* trace, Log& log) {
   options->model.chat_template = template_text(options->chat_template);
+  options->context.n_sequences = options->n_parallel + kKeptTexts;
+  options->context.n_outputs = std::max(options->n_parallel, kLeastOutputs);
   options->context.state_rewind = n_draft_states(options->speculation, options->n_parallel);
   server::PoolParams pool;
   pool.models = model_specs(*options);
@@ -266,8 +267,6 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
       ModelParams params = model_params(now, options->context, options->talk);
       params.progress = told;
       params.placement.n_ctx = own->cells;
-      params.placement.n_sequences = n_placed_sequences(options->context, options->n_parallel + kKeptTexts);
-      params.placement.n_outputs = n_outputs(*options);
       if (options->context.n_ctx > 0 || again) {
         params.placement.n_ctx_min = 0;  // The length is given, or contexts already have it.
       } else if (params.placement.n_ctx_min == 0) {

@@ -70,12 +70,13 @@ std::vector<Margin> target_margins(const ModelOptions& options, const Registry& 
   return margins;
 }
 
-OtherMargins margins_beside(const PlacementReport& model) {
+OtherMargins margins_beside(const PlacementReport& placed, const Model& model) {
   return [&](const std::filesystem::path&, const Registry&) {
     std::vector<Margin> margins;
-    for (const PlacementReport::Device& device : model.devices)
+    const bool is_mapped = model.info().weights_mapped;  // The system counts pages of files as free.
+    for (const PlacementReport::Device& device : placed.devices)
       if (device.name == kHost)
-        margins.push_back({device.name, device.weights + device.cache + device.workspace});
+        margins.push_back({device.name, (is_mapped ? device.weights : 0) + device.cache + device.workspace});
     return margins;
   };
 }
@@ -96,8 +97,7 @@ OtherMargins margins_of_companions(const std::string& mmproj, const SpeculationO
       margins.push_back({std::string(kHost), bytes + kEncoderWorkspace});
     if (speculation_of(speculation) != Speculation::kModel) return margins;
     const ModelOptions draft = draft_model_options(speculation, model);
-    ContextOptions expected = context;
-    if (speculation.n_ctx > 0) expected.n_ctx = speculation.n_ctx;
+    ContextOptions expected = draft_context_options(speculation, context);
     // The draft's own context may become as short (load_draft).
     if (expected.n_ctx == 0)
       expected.n_ctx = model.placement.n_ctx_min > 0 ? model.placement.n_ctx_min : kShortContext;

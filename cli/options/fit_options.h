@@ -31,9 +31,9 @@ using OtherMargins = std::function<std::vector<Margin>(const std::filesystem::pa
 OtherMargins margins_of_companions(const std::string& mmproj, const SpeculationOptions& speculation,
                                    const ModelOptions& model, const ContextOptions& context);
 
-/// What a loaded model takes of the host, whose free memory --fit does not ask for. On other devices it is in
-/// use already. The argument must outlive the result.
-OtherMargins margins_beside(const PlacementReport& model);
+/// What a loaded model will take of the host's free memory: caches and temporaries when they are first used,
+/// and weights of mapped files. On other devices it is in use already. The arguments must outlive the result.
+OtherMargins margins_beside(const PlacementReport& placed, const Model& model);
 
 /// Whether the model is on several devices, or --fit has changed something.
 bool is_worth_a_table(const PlacementReport& report);

@@ -278,7 +278,8 @@ ModelParams model_params(const ModelOptions& options, const ContextOptions& cont
   const ContextParams expected = context_params(context, options);
   params.placement.n_ctx = expected.n_ctx;
   if (expected.n_ctx > 0) params.placement.n_ctx_min = 0;  // The user's length is kept.
-  params.placement.n_sequences = n_placed_sequences(context, context.n_texts);
+  params.placement.n_sequences = expected.n_sequences;
+  params.placement.state_rewind = expected.state_rewind;
   params.placement.k_type = expected.k_type;
   params.placement.v_type = expected.v_type;
   params.placement.n_ubatch = expected.n_ubatch;
@@ -296,6 +297,12 @@ void refuse_source(const Model& model, std::string_view command) {
                 fmt::format("models of the family {} need an encoder input, and 'weft {}' has none; use "
                             "'weft run', 'weft chat' or 'weft serve', which encode the prompt",
                             model.info().architecture, command));
+}
+
+ModelInfo find_and_describe(ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt) {
+  const std::filesystem::path path = find_model(options.model, talk, [&] { return !interrupt.requested(); });
+  options.model = path.string();
+  return inspect(path).model.value_or(ModelInfo());
 }
 
 LoadedModel load_model(const ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt,
@@ -380,6 +387,7 @@ std::string to_string(CacheType type) {
 ContextParams context_params(const ContextOptions& options, const ModelOptions& model) {
   ContextParams params;
   params.n_ctx = options.n_ctx;
+  params.n_sequences = options.n_sequences;
   params.n_source = options.n_source;
   params.n_outputs = options.n_outputs;
   params.n_threads = model.n_threads;
@@ -397,13 +405,6 @@ ContextParams context_params(const ContextOptions& options, const ModelOptions& 
     params.n_ubatch = options.n_batch > 0 ? std::min(options.n_batch, options.n_ubatch) : options.n_ubatch;
   }
   return params;
-}
-
-/// The most sequences of a context.
-constexpr int kMostPlaced = 1 << 12;
-
-int n_placed_sequences(const ContextOptions& options, int n_sequences) {
-  return std::min(n_sequences + (options.state_rewind + 1) / 2, std::max(n_sequences, kMostPlaced));
 }
 
 void add_sampling_options(CLI::App& app, SamplingOptions& options) {

@@ -83,9 +83,10 @@ struct ContextOptions {
   int n_ctx = 0;
   int n_batch = 0;
   int n_ubatch = 0;
-  int n_source = 0;   ///< 0: the default.
-  int n_outputs = 0;  ///< Set by commands that want more logits than the default. 0: the default.
-  int n_texts = 1;    ///< Expected number of concurrent sequences, for the choice of layouts.
+  int n_source = 0;     ///< 0: the default.
+  int n_outputs = 0;    ///< Set by commands that want more logits than the default. 0: the default.
+  int n_texts = 1;      ///< Expected number of concurrent sequences, for the choice of layouts.
+  int n_sequences = 1;  ///< Set by commands.
   CacheType k_type = CacheType::kAuto;
   CacheType v_type = CacheType::kAuto;
   bool rotate_cache = true;
@@ -100,12 +101,13 @@ void add_context_options(CLI::App& app, ContextOptions& options);
 CacheType parse_cache_type(const std::string& option, const std::string& text);
 std::string to_string(CacheType type);
 ContextParams context_params(const ContextOptions& options, const ModelOptions& model);
-/// PlacementParams::n_sequences for a context of `n_sequences` that keeps the states of the options. Each
-/// sequence has two states, so two kept ones take the place of a sequence.
-int n_placed_sequences(const ContextOptions& options, int n_sequences);
 
 /// Throws Error kUnsupported if the model needs an encoder input, which the command does not have.
 void refuse_source(const Model& model, std::string_view command);
+
+/// Finds the model's file, which becomes `options.model`, and reads its description. Without a description
+/// load_model() says why.
+ModelInfo find_and_describe(ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt);
 
 /// Loads the model with a progress bar. Ctrl-C ends it with Error kCancelled. The model is spread over
 /// devices so that such contexts fit, in addition to the memory of `others`.

@@ -129,6 +129,12 @@ ModelOptions draft_model_options(const SpeculationOptions& options, const ModelO
   return draft;
 }
 
+ContextOptions draft_context_options(const SpeculationOptions& options, ContextOptions context) {
+  context.n_outputs = 0;
+  if (options.n_ctx > 0) context.n_ctx = options.n_ctx;
+  return context;
+}
+
 ContextParams draft_context_params(const SpeculationOptions& options, const ContextParams& model) {
   ContextParams draft = model;
   draft.adapters.clear();
@@ -144,21 +150,18 @@ std::shared_ptr<Context> load_draft(const SpeculationOptions& options, const Gen
   if (const std::string why = why_no_draft_model(options); !why.empty())
     note(generation.talk, "weft: note: " + why);
   if (speculation_of(options) != Speculation::kModel) return nullptr;
-  ContextOptions expected = generation.context;
-  if (options.n_ctx > 0) expected.n_ctx = options.n_ctx;
-  expected.state_rewind = context.params().state_rewind;
-  const LoadedModel loaded = load_model(draft_model_options(options, generation.model), generation.talk,
-                                        interrupt, expected, margins_beside(placed));
+  const LoadedModel loaded =
+      load_model(draft_model_options(options, generation.model), generation.talk, interrupt,
+                 draft_context_options(options, generation.context), margins_beside(placed, context.model()));
   ContextParams params = draft_context_params(options, context.params());
   if (const int n_fit = loaded.model->info().n_ctx_fit; n_fit > 0)
     params.n_ctx = std::min(params.n_ctx, n_fit);
   return std::make_shared<Context>(loaded.model, params, context);
 }
 
-int n_branch_sequences(const SpeculationOptions& options, const Model& model) {
+int n_branch_sequences(const SpeculationOptions& options, const ModelInfo& model) {
   const bool drafts = speculation_of(options) != Speculation::kNone;
-  return drafts && !model.info().recurrent && !model.info().reads_source ? BatcherParams{}.n_draft_branches
-                                                                         : 0;
+  return drafts && !model.recurrent && !model.reads_source ? BatcherParams{}.n_draft_branches : 0;
 }
 
 int n_draft_states(const SpeculationOptions& options, int n_running) {

@@ -38,9 +38,11 @@ ContextParams draft_context_params(const SpeculationOptions& options, const Cont
 std::shared_ptr<Context> load_draft(const SpeculationOptions& options, const GenerationOptions& generation,
                                     const PlacementReport& placed, const Context& context,
                                     const InterruptGuard& interrupt);
+/// The draft model's context, as placement expects it. `context`: the model's own.
+ContextOptions draft_context_options(const SpeculationOptions& options, ContextOptions context);
 /// ContextParams::state_rewind for the drafts of `n_running` completions at a time.
 int n_draft_states(const SpeculationOptions& options, int n_running);
 /// Sequences for the branches of one completion's drafts. 0 if its drafts have no branches.
-int n_branch_sequences(const SpeculationOptions& options, const Model& model);
+int n_branch_sequences(const SpeculationOptions& options, const ModelInfo& model);
 
 }  // namespace weft::cli

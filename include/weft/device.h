@@ -29,9 +29,9 @@ struct DeviceInfo {
   std::string backend = {};
   std::string description = {};    ///< The processor's name, for display.
   std::uint64_t memory_total = 0;  ///< Bytes.
-  std::uint64_t memory_free = 0;
-  int n_threads = 0;      ///< A CPU's default number of threads. 0 for other devices.
-  bool is_async = false;  ///< Whether steps run asynchronously to the host.
+  std::uint64_t memory_free = 0;   ///< For a CPU, what the process can still get.
+  int n_threads = 0;               ///< A CPU's default number of threads. 0 for other devices.
+  bool is_async = false;           ///< Whether steps run asynchronously to the host.
   /// Whether it computes on the host's cores: the CPU, and software drivers such as llvmpipe.
   bool on_host_cpu = false;
   std::vector<std::string> features = {};  ///< Instruction sets and hardware features that weft uses.
@@ -104,7 +104,8 @@ struct PlacementParams {
   /// Whether all experts (MoE) are placed on the CPU.
   bool experts_on_cpu = false;
   std::vector<Pin> pins = {};
-  /// Refuse a placement that exceeds the free memory of a device, and choose the rest so that it fits. If not
+  /// Refuse a placement that exceeds the free memory of a device, and choose the rest so that it fits. On the
+  /// CPU this is an estimate: pages of files count as free, and other processes change it. If not
   /// everything fits, the expected contexts become shorter (n_ctx_min). Then experts of the first layers stay
   /// on the CPU, unless experts_on_cpu or n_cpu_moe say how many. Then whole layers do if n_layers is -1.
   bool fit = true;
@@ -119,6 +120,7 @@ struct PlacementParams {
   CacheType k_type = CacheType::kAuto;
   CacheType v_type = CacheType::kAuto;
   int n_outputs = 0;  ///< 0: a context's default.
+  int state_rewind = 0;
 };
 
 }  // namespace weft

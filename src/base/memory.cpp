@@ -10,7 +10,9 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -45,13 +47,13 @@ std::optional<std::size_t> read_number(const fs::path& path) {
   return file >> number ? std::optional(number) : std::nullopt;
 }
 
-struct Group {
-  std::size_t limit = 0;
+struct Limit {
+  std::size_t bytes = 0;
   std::size_t used = 0;  // Without what the system gives up when memory is short.
 };
 
 /// Reads a control group that limits memory; nothing for other groups.
-std::optional<Group> read_group(const fs::path& folder) {
+std::optional<Limit> read_group(const fs::path& folder) {
   std::optional<std::size_t> limit;
   // Version 2 has two limits (beyond the first processes are slowed down), version 1 one.
   for (const char* name : {"memory.high", "memory.max", "memory.limit_in_bytes"})
@@ -65,7 +67,21 @@ std::optional<Group> read_group(const fs::path& folder) {
   std::size_t reclaimable = 0;
   for (const char* name : {"inactive_file", "active_file", "slab_reclaimable"})
     reclaimable += value_of(statistics, all + name).value_or(0);
-  return Group{*limit, used.value_or(0) - std::min(used.value_or(0), reclaimable)};
+  return Limit{*limit, used.value_or(0) - std::min(used.value_or(0), reclaimable)};
+}
+
+/// Of the process's addresses (RLIMIT_AS); nothing without a limit.
+std::optional<Limit> read_address_limit(const fs::path& root) {
+  constexpr std::string_view kName = "Max address space";
+  std::ifstream file(root / "proc/self/limits");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(kName)) continue;
+    std::size_t bytes = 0;
+    if (!(std::istringstream(line.substr(kName.size())) >> bytes)) return std::nullopt;  // "unlimited"
+    const auto page = to_size(::sysconf(_SC_PAGESIZE));
+    return Limit{bytes, read_number(root / "proc/self/statm").value_or(0) * page};
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -135,14 +151,19 @@ Memory& Memory::operator=(Memory&& other) noexcept {
 
 MachineMemory machine_memory(const fs::path& root) {
   const std::map<std::string, std::size_t> info = read_table(root / "proc/meminfo");
-  MachineMemory memory = {.total = value_of(info, "MemTotal:").value_or(0) * 1024,
-                          .available = value_of(info, "MemAvailable:").value_or(0) * 1024};
-  for (const fs::path& group : control_groups(root, "memory")) {
-    const std::optional<Group> found = read_group(group);
-    if (!found) continue;
-    memory.total = std::min(memory.total, found->limit);
-    memory.available = std::min(memory.available, found->limit - std::min(found->limit, found->used));
-  }
+  const std::size_t total = value_of(info, "MemTotal:").value_or(0);
+  MachineMemory memory = {.total = total * 1024,
+                          .available = value_of(info, "MemAvailable:").value_or(total) * 1024};
+  const auto bound = [&](const Limit& limit, const char* name) {
+    memory.total = std::min(memory.total, limit.bytes);
+    const std::size_t left = limit.bytes - std::min(limit.bytes, limit.used);
+    if (left >= memory.available) return;
+    memory.available = left;
+    memory.limit = name;
+  };
+  for (const fs::path& group : control_groups(root, "memory"))
+    if (const std::optional<Limit> limit = read_group(group)) bound(*limit, "container limit");
+  if (const std::optional<Limit> limit = read_address_limit(root)) bound(*limit, "ulimit -v");
   return memory;
 }
 

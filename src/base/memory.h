@@ -43,11 +43,13 @@ class Memory {
   std::size_t size_ = 0;
 };
 
-/// Bytes of memory of this machine, within the limits of the process's control groups: in all, and what a
-/// process can still get. Pages of files count as available, as the system gives them up for others.
+/// Bytes of memory of this machine: in all, and what the process can still get. The limits of the process's
+/// control groups and of its addresses (RLIMIT_AS) count. Pages of files count as available, as the system
+/// gives them up for others. Mapped files count against the limit of addresses alone.
 struct MachineMemory {
   std::size_t total = 0;
   std::size_t available = 0;
+  const char* limit = "memory of the machine";  ///< What bounds `available`, for messages.
 };
 /// Read from /proc and /sys, whose place is a parameter so that tests can show another machine.
 MachineMemory machine_memory(const std::filesystem::path& root = "/");

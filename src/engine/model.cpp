@@ -174,7 +174,7 @@ Destination destination_of(const gguf::File& file, const model::ModelDescription
 }
 
 /// Opens the devices and loads the weights. If it throws, some of them are loaded.
-void place_weights(engine::ModelImpl& impl, Destination to, const ModelParams& params) {
+void place_weights(engine::ModelImpl& impl, Destination to, const ModelParams& params, bool has_contexts) {
   impl.isa = feature_of(params.isa);
   impl.devices = exec::open_devices(*to.registry, to.placement,
                                     {.n_threads = params.n_threads,
@@ -189,7 +189,7 @@ void place_weights(engine::ModelImpl& impl, Destination to, const ModelParams& p
         engine::expected_sizes(to.placement, impl.info, impl.description.hparams, n_ctx));
   };
   engine::PlacedGraph placed = engine::place_model(std::move(to.graph), build, impl.info, impl.devices,
-                                                   to.placement, params.n_cpu_moe);
+                                                   to.placement, params.n_cpu_moe, has_contexts);
   impl.device_of = std::move(placed.device_of);
   const PlacementReport& report = placed.report;
   if (to.placement.n_ctx == 0 && report.n_ctx < report.n_ctx_full) impl.info.n_ctx_fit = report.n_ctx;
@@ -334,7 +334,7 @@ std::shared_ptr<Model> Model::load(const std::filesystem::path& path, const Mode
     }
   }
   impl->fingerprint = engine::model_fingerprint(impl->file, impl->description);
-  place_weights(*impl, std::move(to), params);
+  place_weights(*impl, std::move(to), params, false);
   impl->info.weight_bytes = impl->weight_bytes;
   impl->info.weights_mapped = impl->weights_mapped;
   return std::shared_ptr<Model>(new Model(std::move(impl)));
@@ -349,7 +349,7 @@ void Model::reload(const ModelParams& params) try {
   try {
     impl_->file.check_unchanged();
     if (const auto& adapters = impl_->description.additions.adapters) adapters->check_unchanged();
-    place_weights(*impl_, destination_of(impl_->file, impl_->description, impl_->info, params), params);
+    place_weights(*impl_, destination_of(impl_->file, impl_->description, impl_->info, params), params, true);
   } catch (...) {
     drop();
     throw;

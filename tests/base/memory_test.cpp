@@ -81,6 +81,7 @@ TEST(Memory, IsSpreadOverAllNodes) {
 class MachineMemoryTest : public testing::Test {
  protected:
   static constexpr std::size_t kGib = std::size_t{1} << 30;
+  static constexpr const char* kContainer = "container limit";
 
   void SetUp() override {
     fs::remove_all(root_);
@@ -94,10 +95,12 @@ class MachineMemoryTest : public testing::Test {
     std::ofstream(root_ / path) << text << '\n';
   }
   void put_gib(const std::string& path, std::size_t gib) const { put(path, std::to_string(gib * kGib)); }
-  void expect(std::size_t total_gib, std::size_t available_gib) const {
+  void expect(std::size_t total_gib, std::size_t available_gib,
+              const char* limit = "memory of the machine") const {
     const MachineMemory memory = machine_memory(root_);
     EXPECT_EQ(memory.total, total_gib * kGib);
     EXPECT_EQ(memory.available, available_gib * kGib);
+    EXPECT_STREQ(memory.limit, limit);
   }
 
   fs::path root_ = fs::temp_directory_path() / ("weft-machine-memory-" + std::to_string(::getpid()));
@@ -118,13 +121,13 @@ TEST_F(MachineMemoryTest, TheProcesssOwnGroupAndThoseAboveCount) {
   expect(64, 40);
   put_gib(above + "memory.max", 16);
   put_gib(above + "memory.current", 6);
-  expect(16, 10);
+  expect(16, 10, kContainer);
   put_gib(mine + "memory.max", 8);
-  expect(8, 5);
+  expect(8, 5, kContainer);
   put_gib(mine + "memory.high", 4);
-  expect(4, 1);
+  expect(4, 1, kContainer);
   put_gib(mine + "memory.current", 9);
-  expect(4, 0);
+  expect(4, 0, kContainer);
 }
 
 TEST_F(MachineMemoryTest, PagesOfFilesAreAvailable) {
@@ -133,7 +136,7 @@ TEST_F(MachineMemoryTest, PagesOfFilesAreAvailable) {
   put_gib("sys/fs/cgroup/mine/memory.current", 7);
   put("sys/fs/cgroup/mine/memory.stat",
       "anon 1073741824\nfile 6442450944\ninactive_file 3221225472\nactive_file 2147483648\nunevictable 0");
-  expect(8, 6);
+  expect(8, 6, kContainer);
 }
 
 TEST_F(MachineMemoryTest, GroupsOfVersionOne) {
@@ -145,7 +148,7 @@ TEST_F(MachineMemoryTest, GroupsOfVersionOne) {
   put_gib(mine + "memory.usage_in_bytes", 7);
   put(mine + "memory.stat",
       "inactive_file 0\nactive_file 0\ntotal_inactive_file 1073741824\ntotal_active_file 0");
-  expect(8, 2);
+  expect(8, 2, kContainer);
 }
 
 // A container whose group is given by a path of the host's: only the root can be seen.
@@ -153,7 +156,32 @@ TEST_F(MachineMemoryTest, OfAPathThatIsNotThereTheRootCounts) {
   put("proc/self/cgroup", "0::/host/path");
   put_gib("sys/fs/cgroup/memory.max", 2);
   put_gib("sys/fs/cgroup/memory.current", 1);
-  expect(2, 1);
+  expect(2, 1, kContainer);
+}
+
+TEST_F(MachineMemoryTest, AddressesCount) {
+  const auto limits = [](const std::string& bytes) {
+    return "Limit                     Soft Limit           Hard Limit           Units\n"
+           "Max resident set          1024                 1024                 bytes\n"
+           "Max address space         " +
+           bytes + "           unlimited            bytes\n";
+  };
+  put("proc/self/statm",
+      std::to_string(2 * kGib / static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))) + " 7 7");
+  put("proc/self/limits", limits("unlimited"));
+  expect(64, 40);
+  put("proc/self/limits", limits(std::to_string(6 * kGib)));
+  expect(6, 4, "ulimit -v");
+  // The tightest limit is named.
+  put("proc/self/cgroup", "0::/");
+  put_gib("sys/fs/cgroup/memory.max", 5);
+  put_gib("sys/fs/cgroup/memory.current", 2);
+  expect(5, 3, kContainer);
+}
+
+TEST_F(MachineMemoryTest, WithoutAnEstimateAllOfItIsAvailable) {
+  put("proc/meminfo", "MemTotal:       67108864 kB\nMemFree:  1 kB\n");
+  expect(64, 64);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ import json
 import os
 import pty
 import re
+import resource
 import select
 import shutil
 import signal
@@ -865,6 +866,26 @@ class Run(Case):
         closed = subprocess.run(["sh", "-c", 'exec "$0" "$@" <&-', *words, "-"], capture_output=True, text=True, timeout=120)
         nothing = subprocess.run([*words, "/dev/null"], capture_output=True, text=True, timeout=120)
         self.assertEqual((closed.returncode, closed.stdout), (nothing.returncode, nothing.stdout), closed.stderr + nothing.stderr)
+
+    def test_a_model_that_does_not_fit_names_the_limit(self):
+        def limited(command, *words):
+            limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))  # noqa: E731
+            return subprocess.run([WEFT, command, "-m", LLAMA, "-t", "1", *words], stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True, env=clean_environment(), preexec_fn=limit, timeout=120)
+        if limited("run", "-p", "x", "-n", "1").returncode != 0:
+            self.skipTest("this build needs more addresses")
+        for command in ("run", "chat", "serve"):
+            with self.subTest(command=command):
+                result = limited(command, "-c", "32M", *(["-p", "x"] if command == "run" else []))
+                self.assertNotEqual(result.returncode, 0)
+                self.assertRegex(result.stderr, r"cpu needs \d+ MiB, \d+ MiB are available \(ulimit -v\)")
+
+    def test_the_table_of_memory_counts_states_of_drafts_for_recurrent_models_only(self):
+        def cache(model, n_draft):
+            log = weft("run", "-m", GOLDEN / model / "model.gguf", "-p", "x", "-n", "1", "-c", "256", "-v", "--draft-max", n_draft).stderr.decode()
+            return re.search(r"^cpu +\S+ \S+ +(\S+ \S+)", log, re.MULTILINE)[1]
+        self.assertEqual(cache("llama", 1), cache("llama", 64))
+        self.assertNotEqual(cache("mamba2", 1), cache("mamba2", 64))
 
     def test_a_source_is_written_about(self):
         model = GOLDEN.parent / "golden_sources" / "flan-t5" / "model.gguf"

@@ -1,10 +1,14 @@
 // What PlacementParams::fit chooses when a device has too little memory: the context's length, then the
 // experts on the CPU, then the layers. Device "small0" is the CPU with a limited memory.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "base/memory.h"
+#include "engine/needed_memory.h"
 #include "engine/small_device.h"
 #include "engine/test_support.h"
 
@@ -179,6 +183,68 @@ TEST(Fit, CountsRowsOfLogits) {
   };
   EXPECT_LT(workspace(1), workspace(16));
   EXPECT_EQ(workspace(0), workspace(16));  // The default is more than a step has.
+}
+
+// Recurrent models keep states for drafts; the others need nothing for them.
+TEST(Fit, CountsTheStatesThatContextsKeep) {
+  constexpr int kStates = 68;
+  for (const char* family : {"llama", "gemma3", "mamba2", "falcon-h1", "rwkv7"}) {
+    std::uint64_t bytes[2];
+    for (const bool drafts : {false, true}) {
+      ModelParams params = params_with(kPlenty, {.n_ctx = 256, .n_sequences = 3});
+      params.placement.state_rewind = drafts ? kStates : 0;
+      std::optional<PlacementReport> report;
+      params.placed = [&](const PlacementReport& placed) { report = placed; };
+      const auto model = Model::load(file_of(family), params);
+      const std::vector<test::DeviceMemory> memory =
+          test::needed_memory(*model, {.n_ctx = 256,
+                                       .n_sequences = 3,
+                                       .n_ubatch = 16,
+                                       .n_threads = 1,
+                                       .state_rewind = params.placement.state_rewind});
+      ASSERT_EQ(memory.size(), report->devices.size());
+      for (std::size_t d = 0; d < memory.size(); ++d) {
+        EXPECT_EQ(report->devices[d].weights, memory[d].weights) << family;
+        EXPECT_EQ(report->devices[d].cache, memory[d].states) << family;
+        EXPECT_EQ(report->devices[d].workspace, memory[d].steps) << family;
+      }
+      bytes[drafts ? 1 : 0] = small(*report).cache;
+      if (drafts) EXPECT_EQ(bytes[1] > bytes[0], model->info().recurrent) << family;
+    }
+  }
+}
+
+TEST(Fit, NamesTheLimitOfTheHost) {
+  const auto problem = [](std::uint64_t bytes, std::vector<Margin> margins = {}) {
+    ModelParams params;
+    params.n_threads = 1;
+    params.placement = {.devices = {"cpu"}, .margins = std::move(margins), .n_ctx = 256};
+    params.registry = test::host_registry(bytes);
+    try {
+      (void)Model::load(file_of("llama"), params);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kOutOfMemory);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  constexpr std::uint64_t kMib = std::uint64_t{1} << 20;
+  EXPECT_EQ(problem(kPlenty), "");
+  EXPECT_THAT(problem(kMib / 2), testing::HasSubstr(std::string(" MiB, 0 MiB are available (") +
+                                                    base::machine_memory().limit + ")"));
+  EXPECT_THAT(problem(kPlenty, {{"cpu", kPlenty}}),
+              testing::HasSubstr("4096 MiB are available with a margin of 4096 MiB ("));
+}
+
+// Its contexts have their memory, so less of it is available.
+TEST(Fit, LoadsAModelAgainBesideItsContexts) {
+  ModelParams params;
+  params.n_threads = 1;
+  params.placement = {.devices = {"cpu"}, .n_ctx = 256};
+  const auto model = Model::load(file_of("llama"), params);
+  params.registry = test::host_registry(1, kPlenty);
+  EXPECT_THROW((void)Model::load(file_of("llama"), params), Error);
+  EXPECT_NO_THROW(model->reload(params));
 }
 
 TEST(Fit, CountsAllCellsOfWindows) {

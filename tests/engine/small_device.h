@@ -107,6 +107,25 @@ inline std::shared_ptr<Registry> small_registry(std::uint64_t memory, bool atten
   return registry;
 }
 
+/// A registry whose CPU has `bytes` available, of `total` bytes (0: as many).
+inline std::shared_ptr<Registry> host_registry(std::uint64_t bytes, std::uint64_t total = 0) {
+  class Host final : public ForwardingDevice {
+   public:
+    Host(std::shared_ptr<Device> inner, std::uint64_t total, std::uint64_t bytes)
+        : ForwardingDevice(std::move(inner), "cpu") {
+      info_.memory_total = total;
+      info_.memory_free = bytes;
+    }
+  };
+  const auto registry = load_backends(), plain = load_backends();
+  registry->add({"cpu", [] { return std::vector{DeviceInfo{.name = "cpu", .backend = "cpu"}}; },
+                 [=](std::string_view, const OpenOptions& options) {
+                   return std::make_shared<Host>(plain->open("cpu", {.n_threads = options.n_threads}),
+                                                 total > 0 ? total : bytes, bytes);
+                 }});
+  return registry;
+}
+
 inline std::shared_ptr<const Model> load_with_small(const std::filesystem::path& path, std::uint64_t memory,
                                                     bool attends, PlacementParams placement = {},
                                                     bool is_async = false, bool small_host = false,

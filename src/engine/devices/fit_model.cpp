@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/memory.h"
 #include "base/to_size.h"
 #include "engine/context_params.h"
 #include "engine/devices/placement_rules.h"
@@ -25,6 +26,8 @@ std::uint64_t margin_of(const PlacementParams& params, const exec::DeviceSet& se
   return bytes;
 }
 
+std::string mib_text(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
 /// One way to place a graph.
 struct Choice {
   std::vector<int> device_of = {};
@@ -36,9 +39,11 @@ struct Choice {
 
 class FitSearch {
  public:
-  FitSearch(int n_layers, const exec::DeviceSet& set, const PlacementParams& params, int n_cpu_moe)
+  FitSearch(int n_layers, const exec::DeviceSet& set, const PlacementParams& params, int n_cpu_moe,
+            bool has_contexts)
       : set_(set),
         params_(params),
+        has_contexts_(has_contexts),
         n_layers_(n_layers),
         n_cpu_moe_(params.experts_on_cpu ? n_layers : n_cpu_moe),
         most_(set.named.empty()      ? 0
@@ -107,19 +112,22 @@ class FitSearch {
     const auto needs = memory_needs(graph, devices, device_of, set_.host);
     for (std::size_t d = 0; d < devices.size(); ++d) {
       const DeviceInfo& info = devices[d]->info();
-      // The CPU's memory also holds the file's pages, which the system can evict.
-      const std::uint64_t memory = static_cast<int>(d) == set_.host ? info.memory_total : info.memory_free;
+      // Contexts that are there have taken their part of the host's free memory already.
+      const bool is_taken = has_contexts_ && static_cast<int>(d) == set_.host;
+      const std::uint64_t memory = is_taken ? info.memory_total : info.memory_free;
       const std::uint64_t margin = std::min(margin_of(params_, set_, static_cast<int>(d)), memory);
       if (needs[d].total() > memory - margin)
-        return info.name + " has " + std::to_string(memory >> 20) + " MiB" +
-               (margin > 0 ? " with a margin of " + std::to_string(margin >> 20) + " MiB" : "") +
-               " but needs " + std::to_string(needs[d].total() >> 20) + " MiB";
+        return info.name + " needs " + mib_text(needs[d].total()) + ", " + mib_text(memory) +
+               " are available" + (margin > 0 ? " with a margin of " + mib_text(margin) : "") +
+               (static_cast<int>(d) == set_.host ? std::string(" (") + base::machine_memory().limit + ")"
+                                                 : "");
     }
     return "";
   }
 
   const exec::DeviceSet& set_;
   const PlacementParams& params_;
+  const bool has_contexts_;
   const int n_layers_;
   const int n_cpu_moe_;
   const int most_;  ///< Layers on named devices, at most.
@@ -147,7 +155,8 @@ ContextParams expected_context(const PlacementParams& params, const ModelInfo& i
                   .n_source = params.n_source,
                   .n_outputs = params.n_outputs,
                   .k_type = params.k_type,
-                  .v_type = params.v_type},
+                  .v_type = params.v_type,
+                  .state_rewind = params.state_rewind},
                  info, CacheType::kF16);
 }
 
@@ -185,9 +194,10 @@ std::vector<exec::MemoryNeed> memory_needs(const Graph& graph, std::span<Device*
 }
 
 PlacedGraph place_model(model::ModelGraph graph, const GraphOfLength& build, const ModelInfo& info,
-                        const exec::DeviceSet& set, const PlacementParams& params, int n_cpu_moe) {
+                        const exec::DeviceSet& set, const PlacementParams& params, int n_cpu_moe,
+                        bool has_contexts) {
   constexpr int kGranule = 256, kLeastDefault = 4096;
-  const FitSearch search(info.n_layers, set, params, n_cpu_moe);
+  const FitSearch search(info.n_layers, set, params, n_cpu_moe, has_contexts);
   const int full = info.encoder ? 0 : expected_context(params, info, 0).n_ctx;
   int n_ctx = full;
   // The longest context with which `fitting`, a choice for n_ctx, still fits.

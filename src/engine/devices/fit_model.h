@@ -45,8 +45,10 @@ using GraphOfLength = std::function<model::ModelGraph(int n_ctx)>;
 
 /// Places `graph`, which has the expected sizes. `build` is called only if the context's length is
 /// lowered. With a single device nothing is placed, only the fit is checked. Throws Error kOutOfMemory with
-/// the missing memory of a device (only if params.fit), and errors of PlacementRules.
+/// the missing memory of a device (only if params.fit), and errors of PlacementRules. `has_contexts`: the
+/// model is loaded again, and its contexts have kept their memory on the host.
 PlacedGraph place_model(model::ModelGraph graph, const GraphOfLength& build, const ModelInfo& info,
-                        const exec::DeviceSet& set, const PlacementParams& params, int n_cpu_moe = 0);
+                        const exec::DeviceSet& set, const PlacementParams& params, int n_cpu_moe = 0,
+                        bool has_contexts = false);
 
 }  // namespace weft::engine
