@@ -148,7 +148,8 @@ TEST_P(CacheTiersOf, DamagedFilesAreRemovedWithOneNote) {
     const Result result = ask_batcher(batcher, next);
     expect_same(result, expected, "damage " + std::to_string(i));
     const std::lock_guard lock(mutex_);
-    EXPECT_EQ(notes_.size(), 1u) << i;
+    ASSERT_EQ(notes_.size(), 1u) << i;
+    EXPECT_NE(notes_[0].find(folder_.string() + "/"), std::string::npos) << notes_[0];
   }
 }
 

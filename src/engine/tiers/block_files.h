@@ -60,11 +60,12 @@ class BlockFiles {
   /// Marks its file as used.
   void touch(const base::Hash128& own, int depth);
   void remove(const base::Hash128& own);
+  /// The path of its file. Any thread.
+  std::filesystem::path path_of(const base::Hash128& own) const;
 
   std::uint64_t n_bytes() const { return n_bytes_; }  ///< Of the folder, as last counted.
 
  private:
-  std::filesystem::path path_of(const base::Hash128& own) const;
   /// All files of this format, of any owner, the least recently used first. Updates n_bytes_.
   std::vector<base::CachedFile> all_files();
   Written make_room(std::uint64_t n_bytes);

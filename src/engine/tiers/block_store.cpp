@@ -250,8 +250,11 @@ void BlockStore::drop(const base::Hash128& own, const std::string& why, bool is_
   std::string text;
   {
     const std::lock_guard lock(mutex_);
+    const BlockEntry* const entry = index_.entry(own);
+    const bool has_file = files_ && entry != nullptr && entry->file != BlockEntry::File::kNone;
+    const std::string file = has_file ? files_->path_of(entry->own).string() + ": " : std::string();
     remove(own, is_damaged);
-    text = notes_.add(is_damaged ? "damaged" : "unusable", why);
+    text = notes_.add(is_damaged ? "damaged" : "unusable", file + why);
   }
   work_ready_.notify_one();
   notes_.tell(text);
