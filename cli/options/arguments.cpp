@@ -372,6 +372,12 @@ std::int64_t parse_size(std::string_view text) {
   return value * factor;
 }
 
+std::string expand_home(std::string path) {
+  const char* const home = std::getenv("HOME");
+  if (home == nullptr || *home == '\0' || (path != "~" && !path.starts_with("~/"))) return path;
+  return home + path.substr(1);
+}
+
 std::string long_name(const std::string& names) {
   const std::size_t begin = names.find("--");
   if (begin == std::string::npos) return names;  // A positional has one name.

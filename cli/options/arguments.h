@@ -16,6 +16,9 @@ namespace weft::cli {
 /// "512", "8k", "1M" (of 1024), as users write counts of tokens. Throws UsageError.
 std::int64_t parse_size(std::string_view text);
 
+/// A path with "~" or "~/" at its beginning replaced by the home folder, as shells do, but not after "=".
+std::string expand_home(std::string path);
+
 /// The long name among an option's names: "--ctx-size" of "-c,--ctx-size".
 std::string long_name(const std::string& names);
 

@@ -70,6 +70,7 @@ void add_server_options(CLI::App& app, ServeOptions& options) {
          "--files", options.files,
          "folder that files of clients and batches are kept in: enables /v1/files and /v1/batches (default: "
          "none)")
+      ->transform(expand_home)
       ->type_name("DIR")
       ->group(group);
   add_size(app, "--files-size", options.files_gib, {1, 1 << 20},

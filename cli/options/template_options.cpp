@@ -19,7 +19,12 @@ namespace weft::cli {
 namespace {
 
 int parse_budget(const std::string& text) {
-  const std::int64_t budget = parse_size(text);
+  std::int64_t budget = 0;
+  try {
+    budget = parse_size(text);
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("--reasoning-budget: {}", error.what()));
+  }
   if (budget < -1 || budget > std::numeric_limits<int>::max())
     throw UsageError(
         fmt::format("--reasoning-budget: {} is not a number of tokens; 0 turns reasoning off, -1 sets no "

@@ -22,6 +22,7 @@ void add_tier_options(CLI::App& app, TierOptions& options) {
   app.add_option(
          "--cache-disk", options.disk,
          "keep prefixes in files of this folder, too; they survive a restart, and processes can share it")
+      ->transform(expand_home)
       ->type_name("DIR")
       ->group(group);
   add_size(app, "--cache-disk-size", options.disk_gib, {0, kMaxGib},

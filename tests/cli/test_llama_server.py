@@ -108,6 +108,15 @@ class Flags(unittest.TestCase):
         ["--cors-origins", "a b"], ["--kv-unified-per-slot", "4096"], ["--rpc", "host:1"], ["--list-devices"],
     ]  # fmt: skip
 
+    def test_a_budget_that_is_no_number_names_the_option(self):
+        self.assertIn("--reasoning-budget: 'much' is not a number", refusal("--reasoning-budget", "much"))
+
+    def test_home_folders_are_expanded(self):
+        """Shells expand ~ only at the beginning of a word."""
+        with tempfile.TemporaryDirectory() as home:
+            with Server("-m", LLAMA, "--files=~/files", "--cache-disk=~/prefixes", HOME=home):
+                self.assertEqual({"files", "prefixes"} - set(os.listdir(home)), set())
+
     def test_flags_that_are_taken_start_a_server(self):
         # One server for all that do not contradict each other: each flag is parsed by itself first.
         for words in self.TAKEN:
