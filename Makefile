@@ -58,9 +58,7 @@ models: setup ## fetch the models that weft is tried with into the model cache
 	@./scripts/fetch_models.py --all
 
 .PHONY: run
-run: setup model ## build the program and read what a real model writes (PROMPT="...")
-	@$(call configure,release)
-	@cmake --build --preset release -j $(JOBS) --target program
+run: build model ## build weft and read what a real model writes (PROMPT="...")
 	@$(WEFT) run -p "$(PROMPT)" -n 64
 
 .PHONY: test

@@ -38,14 +38,13 @@ set(weft_graph_headers backend.h conformance.h device.h dtype.h error.h gguf.h g
     types.h version.h weights.h)
 set(weft_graph_header_folders backend graph)
 
-# `make run` builds the program with the module of GPUs. `make build` builds all that is installed.
-add_custom_target(program DEPENDS weft)
-if(TARGET weft_backend_vulkan_module)
-  add_dependencies(program weft_backend_vulkan_module)
-endif()
-add_custom_target(product DEPENDS program weft_manual weft_shared weft_graph_shared weft_c)
+# The installed targets. `make build` builds them.
+add_custom_target(product DEPENDS weft weft_manual weft_shared weft_graph_shared weft_c)
 if(TARGET weft_backend_mpi_module)
   add_dependencies(product weft_backend_mpi_module)
+endif()
+if(TARGET weft_backend_vulkan_module)
+  add_dependencies(product weft_backend_vulkan_module)
 endif()
 
 # The program.

@@ -30,9 +30,11 @@ class TextBlocks {
   explicit TextBlocks(MediaTaker& media) : media_(&media) {}
 
   void add_text(std::string_view text) {
+    has_any_ = true;
+    if (text.empty()) return;  // Agents send empty blocks.
     if (was_text_) text_ += '\n';
     text_ += text;
-    has_any_ = was_text_ = true;
+    was_text_ = true;
   }
   void add_picture(Fields& block) {
     text_ += media_->take("image", [&] { return take_picture(block, *media_); });

@@ -54,6 +54,7 @@ void rerank(Job& job) {
     // Documents that are too long are always cut.
     fields.ignore({"truncate", "truncation_direction"});
   }
+  fields.without_effect("truncate_prompt_tokens");  // Documents that are too long are always cut.
   fields.ignore({"user"});
   fields.done();
   if (job.model->embedding == nullptr || job.model->embedding->n_scores() != 1)

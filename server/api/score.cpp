@@ -92,13 +92,15 @@ void score_by_classifier(Job& job, const Pairs& pairs, bool activation) {
   submit(job, std::move(texts));
 }
 
-void score_by_embeddings(Job& job, const Pairs& pairs) {
+void score_by_embeddings(Job& job, const Pairs& pairs, int n_kept) {
   const EmbeddingService& service = *job.model->embedding;
   EncoderTexts texts;
   texts.pooling = job.params->defaults.pooling.value_or(job.model->model->info().pooling);
   for (const Strings* side : {&pairs.first, &pairs.second})
-    for (const std::string& text : *side)
+    for (const std::string& text : *side) {
       texts.texts.push_back({tokens_of_text(job.model->tokenizer(), text), -1});
+      keep_end(texts.texts.back().tokens, n_kept, job.model->tokenizer());
+    }
   const std::size_t n_tokens = check_texts(*job.model, texts.texts, "text_1");
   texts.answer = [n_tokens, n_first = pairs.first.size(), n_pairs = pairs.second.size(),
                   n_columns = to_size(service.dimensions()),
@@ -111,7 +113,7 @@ void score_by_embeddings(Job& job, const Pairs& pairs) {
       double sum = 0.0;
       for (std::size_t j = 0; j < n_columns; ++j)
         sum += static_cast<double>(first[j]) * static_cast<double>(second[j]);
-      return sum;
+      return std::clamp(sum, -1.0, 1.0);  // Rounding may exceed the range of a cosine.
     });
   };
   submit(job, std::move(texts));
@@ -138,6 +140,7 @@ void score(Job& job) {
   Fields fields = job.fields();
   const Pairs pairs = read_pairs(fields, job.params->n_inputs);
   const bool activation = read_activation(fields);
+  const int n_kept = read_n_kept(fields);
   fields.ignore({"user"});
   fields.done();
   if (job.model->embedding == nullptr)
@@ -150,8 +153,9 @@ void score(Job& job) {
     throw bad_request("model",
                       fmt::format("the model '{}' has {} classes, and no score of pairs; use /classify",
                                   job.model->spec.name, n_scores));
-  if (n_scores == 1) return score_by_classifier(job, pairs, activation);
-  score_by_embeddings(job, pairs);
+  if (n_scores != 1) return score_by_embeddings(job, pairs, n_kept);
+  if (n_kept > 0) fields.note("truncate_prompt_tokens");  // Pairs that are too long are always cut.
+  score_by_classifier(job, pairs, activation);
 }
 
 void classify(Job& job) {

@@ -34,7 +34,9 @@ Json named_json(const std::string& name, std::int64_t created) {
       {"created_at", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(created)))}};
 }
 
-std::int64_t created(const ModelState& state) { return state.model != nullptr ? state.model->created : 0; }
+std::int64_t created(const ModelState& state) {
+  return state.model != nullptr ? state.model->created : seconds_of(state.path);
+}
 
 Json model_json(const ModelState& state) {
   constexpr const char* kStages[] = {"unloaded", "loading", "loaded", "failed"};

@@ -14,14 +14,6 @@ namespace {
 /// Each get() measures all grammars.
 constexpr std::size_t kMostGrammars = 1024;
 
-std::int64_t seconds_of(const std::filesystem::path& path) {
-  std::error_code error;
-  const auto time = std::filesystem::last_write_time(path, error);
-  if (error) return 0;
-  const auto system = std::chrono::file_clock::to_sys(time);
-  return std::chrono::duration_cast<std::chrono::seconds>(system.time_since_epoch()).count();
-}
-
 std::optional<Chat> chat_of(const Model& model) {
   if (model.info().encoder) return std::nullopt;
   if (model.chat_template() == nullptr)
@@ -50,6 +42,14 @@ std::unique_ptr<EmbeddingService> embedding_of(const std::shared_ptr<const Model
 }
 
 }  // namespace
+
+std::int64_t seconds_of(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto time = std::filesystem::last_write_time(path, error);
+  if (error) return 0;
+  const auto system = std::chrono::file_clock::to_sys(time);
+  return std::chrono::duration_cast<std::chrono::seconds>(system.time_since_epoch()).count();
+}
 
 std::string without_folders(std::string_view text) {
   constexpr std::string_view kEnds = " \t\n'\"()";

@@ -104,6 +104,9 @@ std::string weights_lost(const ModelSpec& spec, std::string_view why);
 /// 503, with one of these messages: never the client's fault. Paths are reduced to file names.
 ApiError model_unavailable(std::string_view message, double retry_after_ms = 2000.0);
 
+/// The time of a file, in seconds since 1970; 0 if there is none.
+std::int64_t seconds_of(const std::filesystem::path& path);
+
 /// Why the chat template of the model's file cannot be used, in brackets; empty: it can, or there is none.
 std::string why_no_template(const Model& model);
 

@@ -69,6 +69,13 @@ def test_streamed_tool_use(client):
     assert [block.name for block in final.content if block.type == "tool_use"] == ["get_weather"]
 
 
+def test_empty_text_blocks_add_nothing(client):
+    def count(*texts):
+        content = [{"type": "text", "text": text} for text in texts]
+        return client.messages.count_tokens(model="any", messages=[{"role": "user", "content": content}]).input_tokens
+    assert count("", "Hello", "", "you", "") == count("Hello", "you")
+
+
 def test_count_tokens(client):
     count = client.messages.count_tokens(model="any", messages=QUESTION).input_tokens
     usage = ask(client).usage

@@ -85,6 +85,12 @@ def test_files_are_uploaded_listed_fetched_and_deleted(client):
     client.files.delete(second.id)
 
 
+def test_models_have_the_time_of_their_files(start_server):
+    mine = start_server("-m", MODEL, "-m", ENCODER)
+    for model in client_of(mine).models.list():
+        assert model.created == int(os.stat(FOLDER / (model.id + ".gguf")).st_mtime)
+
+
 def test_a_large_file_is_sent_as_it_was(client):
     content = os.urandom(1 << 20) * 40  # More than the body of any other request.
     file = client.files.create(file=("large.bin", content), purpose="user_data")

@@ -45,6 +45,23 @@ def test_an_encoders_scores_are_cosines(encoder):  # noqa: F811
     assert score(encoder, text_1=[QUERY, QUERY], text_2=DOCUMENTS) == pytest.approx(cosines, abs=1e-5)
 
 
+def test_equal_strings_have_a_score_of_at_most_one(encoder):  # noqa: F811
+    words = [QUERY, *DOCUMENTS, "a", "b c", "d e f"]
+    scores = score(encoder, text_1=words, text_2=words)
+    assert scores == pytest.approx([1] * len(words), abs=1e-5) and max(scores) <= 1
+
+
+def test_long_strings_are_truncated_on_request(encoder, reranker):  # noqa: F811
+    text = "It rains today. " * 2000
+    answer, body = post(encoder.address, "/v1/score", {"text_1": QUERY, "text_2": text})
+    assert answer.status == 400 and "truncate_prompt_tokens" in json.loads(body)["error"]["message"]
+    assert score(encoder, text_1=text, text_2=text, truncate_prompt_tokens=8) == pytest.approx([1], abs=1e-5)
+    # Rerankers always truncate pairs.
+    for path, fields in (("/v1/score", {"text_1": QUERY, "text_2": text}), ("/v1/rerank", {"query": QUERY, "documents": [text]})):
+        answer, body = post(reranker.address, path, {**fields, "truncate_prompt_tokens": 8})
+        assert answer.status == 200 and answer.headers["X-Weft-Ignored"] == "truncate_prompt_tokens", body
+
+
 def test_a_classifier_has_a_probability_for_each_class(reranker):  # noqa: F811
     answer, body = post(reranker.address, "/classify", {"input": ["good", "bad"]})
     data = json.loads(body)["data"]
