@@ -33,6 +33,7 @@ void check(const PlacementParams& params) {
   at_least("n_ubatch", params.n_ubatch, 1);
   at_least("n_source", params.n_source, 0);
   at_least("n_outputs", params.n_outputs, 0);
+  at_least("state_rewind", params.state_rewind, 0);
   at_least("n_ctx_min", params.n_ctx_min, 0);
 }
 

@@ -373,17 +373,18 @@ TEST(Parameters, OfModelsActOrAreRefused) {
     return result(params);
   };
   const auto one_device = [](D& p) { p.devices = {"cpu"}; };
-  walk({both(&D::devices, {"cpu"}, {"nothing of this name"}), both(&D::n_layers, 0, -2),
-        both(&D::shares, {3.0f, 1.0f}, {1.0f, 1.0f, 1.0f}), acts(&D::split_rows, true),
-        unseen(&D::experts_on_cpu, "of models with experts"),
-        both(&D::pins, {{"output", "second"}}, {{"output", "nothing"}}),
-        unseen(&D::fit, "of devices whose memory is too small"),
-        unseen(&D::margins, "of devices whose memory is too small (fit_test.cpp)"),
-        refused(&D::n_ctx_min, -1), both(&D::n_ctx, 2048, -1).with(one_device),
-        both(&D::n_sequences, 64, 0).with(one_device), both(&D::n_ubatch, 64, 0).with(one_device),
-        refused(&D::n_source, -1), acts(&D::k_type, CacheType::kF32).with(one_device),
-        acts(&D::v_type, CacheType::kF32).with(one_device), both(&D::n_outputs, 512, -1).with(one_device)},
-       both_devices, placed);
+  walk(
+      {both(&D::devices, {"cpu"}, {"nothing of this name"}), both(&D::n_layers, 0, -2),
+       both(&D::shares, {3.0f, 1.0f}, {1.0f, 1.0f, 1.0f}), acts(&D::split_rows, true),
+       unseen(&D::experts_on_cpu, "of models with experts"),
+       both(&D::pins, {{"output", "second"}}, {{"output", "nothing"}}),
+       unseen(&D::fit, "of devices whose memory is too small"),
+       unseen(&D::margins, "of devices whose memory is too small (fit_test.cpp)"), refused(&D::n_ctx_min, -1),
+       both(&D::n_ctx, 2048, -1).with(one_device), both(&D::n_sequences, 64, 0).with(one_device),
+       both(&D::n_ubatch, 64, 0).with(one_device), refused(&D::n_source, -1),
+       acts(&D::k_type, CacheType::kF32).with(one_device), acts(&D::v_type, CacheType::kF32).with(one_device),
+       both(&D::n_outputs, 512, -1).with(one_device), refused(&D::state_rewind, -1)},
+      both_devices, placed);
 
   D wrong;
   wrong.n_layers = -5;
