@@ -479,7 +479,7 @@ TEST_F(BatchesTest, UnfinishedBatchesOfAnOwnerAreBounded) {
 TEST_F(BatchesTest, LimitsHoldForConcurrentClients) {
   FilesSetup setup = folder.setup();
   setup.n_batches = 3;
-  setup.n_files = 40;
+  setup.n_files = 16;
   std::mutex mutex;
   std::vector<std::shared_ptr<Exchange>> held;
   open(
@@ -492,7 +492,7 @@ TEST_F(BatchesTest, LimitsHoldForConcurrentClients) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&, t] {
-      for (int i = 0; i < 25; ++i) {
+      for (int i = 0; i < 10; ++i) {
         std::optional<FileInfo> file;
         try {
           file = add_file(*store, request_line("a"), {.owner = "alice", .purpose = "batch"});
@@ -508,7 +508,7 @@ TEST_F(BatchesTest, LimitsHoldForConcurrentClients) {
         for (const Batch& batch : batches->list({.limit = 200}, "alice").records)
           n_open += batch.ended() ? 0 : 1;
         EXPECT_LE(n_open, 3u);
-        EXPECT_LE(store->list({.limit = 200}, "alice", "").records.size(), 40u);
+        EXPECT_LE(store->list({.limit = 200}, "alice", "").records.size(), 16u);
       }
     });
   for (std::thread& thread : threads) thread.join();
@@ -516,7 +516,7 @@ TEST_F(BatchesTest, LimitsHoldForConcurrentClients) {
   batches->stop();
   // Everything that was taken was given back.
   for (const FileInfo& file : store->list({.limit = 200}, "", "").records) store->remove(file);
-  for (int i = 0; i < 40; ++i) add_file(*store, "");
+  for (int i = 0; i < 16; ++i) add_file(*store, "");
   EXPECT_THROW(add_file(*store, ""), ApiError);
 }
 
