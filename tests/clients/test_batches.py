@@ -308,6 +308,20 @@ def test_files_of_a_revoked_key_stay_hidden(start_server):
     assert not list(client_of(mine, "b").files.list())
 
 
+def test_lines_of_reports_about_other_servers(client):
+    """The inputs that made vLLM's, SGLang's and LiteLLM's batches hang, or end without an error."""
+    hello = {"model": "/proj/models/llama", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4}
+    batch = ended(client, create(client, "\n" + line("path", hello) + "   \n" + line("stream", hello | {"stream": True})))
+    lines = results(client, batch.output_file_id, batch.error_file_id)
+    assert {name: result["response"]["status_code"] for name, result in lines.items()} == {"path": 200, "stream": 400}
+    for text, code in (("notes\nwithout JSON\n", "invalid_json_line"), (chat("a") * 2, "duplicate_custom_id"),
+                       (chat("a").replace('"method": "POST", ', ""), "missing_required_parameter")):
+        batch = ended(client, create(client, text))
+        assert batch.status == "failed" and batch.errors.data[0].code == code
+    with_more = client.files.create(file=("r.jsonl", b"{}"), purpose="batch", extra_body={"target_model_names": "gpt-4o-batch"})
+    assert with_more.status == "processed"
+
+
 def test_a_batch_leaves_its_model_for_a_client(start_server):
     """vLLM, LocalAI and LiteLLM users ask for one GPU that serves chats and batches of several models."""
     mine = start_server("-m", MODEL, "-m", ENCODER, "--models-max", "1", "--files", tempfile.mkdtemp())

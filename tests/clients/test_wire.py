@@ -163,6 +163,17 @@ def test_sessions(address):
         assert post(address, "/slots/0?action=save", {"filename": name})[0].status == 400
 
 
+def test_slots_of_reports_about_other_servers(address):
+    """An empty slot, a missing file and a damaged one crashed llama.cpp's server, or left it with an empty cache."""
+    assert post(address, "/slots/6?action=save", {"filename": "empty.bin"})[0].status == 400
+    prompt = {"prompt": "The history of rice begins with grain, water and fire, and", "max_tokens": 8, "temperature": 0, "id_slot": 5}
+    first = json.loads(post(address, "/v1/completions", prompt)[1])
+    assert post(address, "/slots/5?action=restore", {"filename": "nothing.bin"})[0].status == 404
+    again = json.loads(post(address, "/v1/completions", prompt)[1])
+    assert again["choices"][0]["text"] == first["choices"][0]["text"]
+    assert again["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+
+
 def test_vanished_client_in_the_middle_of_a_prompt(address):
     long = {"messages": [{"role": "user", "content": "word " * 1500}], "max_tokens": 8}
     body = json.dumps(long)
