@@ -152,8 +152,9 @@ Memory& Memory::operator=(Memory&& other) noexcept {
 MachineMemory machine_memory(const fs::path& root) {
   const std::map<std::string, std::size_t> info = read_table(root / "proc/meminfo");
   const std::size_t total = value_of(info, "MemTotal:").value_or(0);
-  MachineMemory memory = {.total = total * 1024,
-                          .available = value_of(info, "MemAvailable:").value_or(total) * 1024};
+  const std::size_t available =
+      value_of(info, "MemAvailable:").value_or(total) + value_of(info, "SwapFree:").value_or(0);
+  MachineMemory memory = {.total = total * 1024, .available = std::min(available, total) * 1024};
   const auto bound = [&](const Limit& limit, const char* name) {
     memory.total = std::min(memory.total, limit.bytes);
     const std::size_t left = limit.bytes - std::min(limit.bytes, limit.used);

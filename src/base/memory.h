@@ -44,8 +44,8 @@ class Memory {
 };
 
 /// Bytes of memory of this machine: in all, and what the process can still get. The limits of the process's
-/// control groups and of its addresses (RLIMIT_AS) count. Pages of files count as available, as the system
-/// gives them up for others. Mapped files count against the limit of addresses alone.
+/// control groups and of its addresses (RLIMIT_AS) count. Pages of files and free swap count as
+/// available, as the system gives them up for others or moves others there. Mapped files count against the limit of addresses alone.
 struct MachineMemory {
   std::size_t total = 0;
   std::size_t available = 0;

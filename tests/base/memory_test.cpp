@@ -130,6 +130,16 @@ TEST_F(MachineMemoryTest, TheProcesssOwnGroupAndThoseAboveCount) {
   expect(4, 0, kContainer);
 }
 
+TEST_F(MachineMemoryTest, FreeSwapIsAvailableAsFarAsThereIsMemory) {
+  const auto put_swap = [&](const std::string& free_kb) {
+    put("proc/meminfo", "MemTotal: 67108864 kB\nMemAvailable: 41943040 kB\nSwapFree: " + free_kb + " kB\n");
+  };
+  put_swap("8388608");
+  expect(64, 48);
+  put_swap("104857600");
+  expect(64, 64);
+}
+
 TEST_F(MachineMemoryTest, PagesOfFilesAreAvailable) {
   put("proc/self/cgroup", "0::/mine");
   put_gib("sys/fs/cgroup/mine/memory.max", 8);
