@@ -353,6 +353,47 @@ TEST_P(Attention, UsualShapes) {
   }
 }
 
+TEST_P(Attention, QuantisedCachesOfAllGroupsHeadsAndLengths) {
+  for (const DType type : kCacheTypes) {
+    if (!is_quantised_cache(type)) continue;
+    for (const int dim : {64, 96, 128, 256}) {
+      for (const int group : {1, 3, 8}) {
+        for (const int length : {1, 63, 65, 131}) {
+          AttentionShape s;
+          s.n_heads = group;
+          s.n_kv_heads = 1;
+          s.k_dim = s.v_dim = dim;
+          s.k_type = s.v_type = type;
+          s.n_rows = std::min(length, 4);
+          s.first_position = length - s.n_rows;
+          s.n_positions = length;
+          check(s);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Attention, QuantisedValuesAreThoseOfTheCodec) {
+  // With one visible cell, the output is its value.
+  for (const DType type : kCacheTypes) {
+    if (!is_quantised_cache(type)) continue;
+    for (const int position : {0, 37}) {
+      AttentionShape s;
+      s.n_heads = s.n_kv_heads = 2;
+      s.v_dim = 96;
+      s.k_type = s.v_type = type;
+      s.first_position = position;
+      s.n_positions = 64;
+      s.window = 1;
+      World world(s, k_);
+      const std::vector<float> out = world.run({1});
+      const auto values = world.v.begin() + position * s.n_kv_heads * s.v_dim;
+      EXPECT_TRUE(std::equal(values, values + s.n_kv_heads * s.v_dim, out.begin())) << text(s);
+    }
+  }
+}
+
 TEST_P(Attention, RotatedQueriesKeysAndValuesGiveTheRotatedResult) {
   AttentionShape s;
   s.n_heads = 9;
@@ -453,7 +494,7 @@ TEST_P(Attention, PagesThatARowDoesNotSeeLeaveItsBits) {
 TEST_P(Attention, SharedPagesReadOnceGiveTheSameBits) {
   // Four sequences with a common prefix that diverge at different positions, each row in its own tile and all
   // in one.
-  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType type : kCacheTypes) {
     AttentionShape s;
     s.k_type = s.v_type = type;
     s.n_positions = 300;

@@ -19,6 +19,7 @@
 #include "backend/cpu/kernels/attention_scratch.h"
 #include "backend/cpu/kernels/cache_cells.inl"
 #include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/kernels/quantised_cells.inl"
 #include "backend/cpu/kernels/rows.inl"
 
 namespace weft::cpu::WEFT_CPU_ISA::attend {
@@ -213,7 +214,7 @@ class Tile {
     }
     if (must_convert(layout.k_type, one_block)) {
       copy_keys(k, k_ahead);
-      score<F32Cells>(reinterpret_cast<const std::byte*>(part(at_.k_page)), {}, first, last);
+      score<CopiedCells>(reinterpret_cast<const std::byte*>(part(at_.k_page)), {}, first, last);
     } else {
       with_cells(layout.k_type, [&](auto cells) {
         score<decltype(cells)>(k, {k_ahead, distance(k, v)}, first, last);
@@ -226,7 +227,7 @@ class Tile {
     if (copy_v) {
       const auto* const copy = reinterpret_cast<const std::byte*>(part(at_.v_page));
       if (paired_v) return add_values<BF16Cells>(copy, 0, padded_v_dim_, first, last);
-      add_values<F32Cells>(copy, 0, padded_v_dim_, first, last);
+      add_values<CopiedCells>(copy, 0, padded_v_dim_, first, last);
     } else {
       with_cells(layout.v_type,
                  [&](auto cells) { add_values<decltype(cells)>(v, v_ahead, v_dim_, first, last); });
@@ -248,8 +249,7 @@ class Tile {
     float* const to = part(at_.k_page);
     const DType type = args_.layout.k_type;
     if (is_quantised_cache(type)) {
-      prefetch_head(k, cache_page_bytes(type, 1, k_dim_), ahead);
-      with_units(type, [&](auto units) { quantised_keys_to_floats<decltype(units)>(k, k_dim_, to); });
+      with_units(type, [&](auto units) { quantised_keys_to_floats<decltype(units)>(k, ahead, k_dim_, to); });
       return;
     }
     with_cells(type, [&](auto cells) {
@@ -262,8 +262,27 @@ class Tile {
   /// Copies the cells of `any` and zeroes the others. Returns false if a cell that only some rows see has a
   /// non-finite number.
   bool copy_values(const std::byte* v, std::ptrdiff_t ahead, std::uint64_t any, std::uint64_t all) {
-    const DType type = args_.layout.v_type;
-    if (is_quantised_cache(type)) prefetch_head(v, cache_page_bytes(type, 1, v_dim_), ahead);
+    bool finite = true;
+    if (is_quantised_cache(args_.layout.v_type)) {
+      with_units(args_.layout.v_type, [&](auto units) {
+        const QuantisedValues<decltype(units)> values(v, ahead, v_dim_, part(at_.v_words));
+        finite = copy_each_value(any, all, [&](int cell, float* to) { values.to_floats(cell, to); });
+      });
+    } else {
+      with_cells(args_.layout.v_type, [&](auto cells) {
+        using Cells = decltype(cells);
+        const auto* const from = reinterpret_cast<const typename Cells::Element*>(v);
+        finite = copy_each_value(any, all, [&](int cell, float* to) {
+          cells_to_floats<Cells>(from + static_cast<std::ptrdiff_t>(cell) * v_dim_, ahead, v_dim_, to);
+        });
+      });
+    }
+    return finite;
+  }
+
+  /// `copy` copies one cell.
+  template <class Copy>
+  bool copy_each_value(std::uint64_t any, std::uint64_t all, Copy copy) {
     F32 traces = zero();  // 0 * x is 0, or NaN where x is not finite.
     for (int cell = 0; cell < kPageCells; ++cell) {
       float* const to = part(at_.v_page) + static_cast<std::ptrdiff_t>(cell) * padded_v_dim_;
@@ -272,7 +291,7 @@ class Tile {
         store(to + d, zero());
       }
       if ((any & bit) == 0) continue;
-      copy_value(type, v, ahead, cell, to);
+      copy(cell, to);
       if ((all & bit) != 0) continue;
       for (int d = 0; d < padded_v_dim_; d += kLanes) traces += load(to + d) * zero();
     }
@@ -304,18 +323,6 @@ class Tile {
       }
     }
     return (infinite & 0x8000u) == 0;
-  }
-
-  void copy_value(DType type, const std::byte* v, std::ptrdiff_t ahead, int cell, float* to) const {
-    if (is_quantised_cache(type)) {
-      with_units(type, [&](auto units) { quantised_value_to_floats<decltype(units)>(v, cell, v_dim_, to); });
-      return;
-    }
-    with_cells(type, [&](auto cells) {
-      using Cells = decltype(cells);
-      const auto* const from = reinterpret_cast<const typename Cells::Element*>(v);
-      cells_to_floats<Cells>(from + static_cast<std::ptrdiff_t>(cell) * v_dim_, ahead, v_dim_, to);
-    });
   }
 
   /// Calls f(begin, n) for blocks of about equal size that cover the query rows of batch rows [first, last).

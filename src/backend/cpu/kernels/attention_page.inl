@@ -24,7 +24,8 @@ struct Ahead {
 /// A processor drops prefetches while all its misses are in flight. Loads of half a line ask twice for each
 /// line; where one takes it whole, lines are asked for once more shortly before they are needed.
 template <class Cells>
-inline constexpr bool kAskAgain = kLanes * Cells::kTogether * sizeof(typename Cells::Element) >= 64;
+inline constexpr bool kAskAgain =
+    Cells::kInMemory && kLanes * Cells::kTogether * sizeof(typename Cells::Element) >= 64;
 
 /// The most query rows that a block holds, with two vectors of sums each.
 inline constexpr int kBlockRows = kRegisters * 3 / 8;
@@ -85,7 +86,8 @@ static inline void score_keys(const typename Cells::Factor* q, const typename Ce
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       x[v] = Cells::load_vector(keys[v] + static_cast<std::ptrdiff_t>(d) * kKeys);
-      prefetch(keys[v] + static_cast<std::ptrdiff_t>(d) * kKeys, ahead.next_keys);
+      if constexpr (Cells::kInMemory)
+        prefetch(keys[v] + static_cast<std::ptrdiff_t>(d) * kKeys, ahead.next_keys);
       if constexpr (kAskAgain<Cells>)
         prefetch(keys[v] + static_cast<std::ptrdiff_t>(d) * kKeys, ahead.values);
     }
@@ -242,7 +244,7 @@ static inline void weigh_values(const typename Cells::Factor* weights, const typ
 #pragma GCC unroll 4
     for (int j = 0; j < kVectors; ++j) {
       x[j] = Cells::load_vector(v + key * v_stride + j * kLanes * kTogether);
-      prefetch(v + key * v_stride + j * kLanes * kTogether, ahead);
+      if constexpr (Cells::kInMemory) prefetch(v + key * v_stride + j * kLanes * kTogether, ahead);
     }
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {

@@ -24,7 +24,8 @@ struct AttentionScratch {
   std::size_t keep;  ///< factors of a merge: of the sums so far, and of the page
   std::size_t take;
   std::size_t k_page;  ///< [k_head_dim][16] x 4: K of one page as floats
-  std::size_t v_page;  ///< [64][padded v_head_dim]
+  std::size_t v_page;   ///< [64][padded v_head_dim]
+  std::size_t v_words;  ///< V's words of one page as floats
   std::size_t size;
 };
 
@@ -50,7 +51,8 @@ static constexpr AttentionScratch attention_scratch(std::size_t m, std::size_t k
   s.take = s.keep + rows;
   s.k_page = s.take + rows;
   s.v_page = s.k_page + kPageCells * k_head_dim;
-  s.size = s.v_page + kPageCells * v_dim;
+  s.v_words = s.v_page + kPageCells * v_dim;
+  s.size = s.v_words + kPageCells * v_dim / kCacheBlock * kMaxCacheWords;
   return s;
 }
 

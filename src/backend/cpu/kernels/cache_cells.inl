@@ -1,7 +1,7 @@
 #pragma once
 // The cells of the K and V cache: how elements of a cache type load and store (a new type starts here), and
 // how a token's row is written to its cell. Quantised cells are written by cache_rows.cpp, and read a page at
-// a time, as floats. Needs vec_<isa>.h and WEFT_CPU_ISA.
+// a time, as floats (quantised_cells.inl). Needs vec_<isa>.h and WEFT_CPU_ISA.
 #include <cstddef>
 #include <cstdint>
 
@@ -9,7 +9,6 @@
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/kernels/pairs.inl"
 #include "backend/cpu/layout/cache_rows.h"
-#include "backend/cpu/layout/packed_layout.h"
 
 namespace weft::cpu::WEFT_CPU_ISA::attend {
 
@@ -21,6 +20,7 @@ struct SingleCells {
   using Factor = float;
   using Vector = F32;
   static constexpr int kTogether = 1;
+  static constexpr bool kInMemory = true;  ///< Whether the next page is prefetched.
   static Vector spread(const Factor* p) { return broadcast(*p); }
   static F32 add_products(Vector factor, Vector cells, F32 sum) { return fma(factor, cells, sum); }
 };
@@ -37,12 +37,18 @@ struct F32Cells : SingleCells {
   static Vector load_vector(const Element* p) { return load(p); }
 };
 
+/// The copy of a page that becomes floats before it is multiplied.
+struct CopiedCells : F32Cells {
+  static constexpr bool kInMemory = false;
+};
+
 /// Two cells (of V) or dims (of K) at a time, by factors of the same type: both are rounded to it.
 struct BF16Cells {
   using Element = std::uint16_t;
   using Factor = std::uint16_t;
   using Vector = Pairs;
   static constexpr int kTogether = 2;
+  static constexpr bool kInMemory = true;
   static F32 load(const Element* p) { return load_bf16(p); }
   static void store(Element* p, F32 a) { store_bf16(p, a); }
   static Vector load_vector(const Element* p) { return load_pairs(p); }
@@ -88,147 +94,6 @@ static void cells_to_floats(const typename Cells::Element* from, std::ptrdiff_t 
     typename Cells::Element rest[kLanes] = {};
     for (int j = 0; j < n - i; ++j) rest[j] = from[i + j];
     store_partial(to + i, Cells::load(rest), n - i);
-  }
-}
-
-// ---- Quantised cells as floats: code * scale, or code * scale + min, as the scalar codec has it. ----
-
-using Bytes = std::uint8_t __attribute__((vector_size(16)));
-using Words = std::uint16_t __attribute__((vector_size(32)));
-inline constexpr int kUnitsAtOnce = 16;  ///< Units that become floats at once.
-static_assert(kUnitsAtOnce == kKeys && kUnitsAtOnce % kLanes == 0);
-
-template <class Vector, class T>
-static inline __attribute__((always_inline)) void load_all(const T* from, Vector& to) {
-  __builtin_memcpy(&to, from, sizeof(to));
-}
-
-template <DType kType>
-struct QuantisedUnits {
-  static constexpr int kPerUnit = cache_unit_dims(kType);
-  static constexpr int kUnits = kCacheBlock / kPerUnit;  ///< Of a block.
-  static constexpr int kWords = cache_block_words(kType);
-  static constexpr bool kHasMin = has_cache_min(kType), kHasFifth = has_cache_fifth_bits(kType);
-  static constexpr int kFifthWord = kHasMin ? 2 : 1;
-  static constexpr int kOffset = kType == DType::kQ4_0     ? 8
-                                 : kType == DType::kQ5_0   ? 16
-                                 : kType == DType::kIQ4_NL ? 128
-                                                           : 0;
-
-  /// Elements number `part` of 16 units, without their scale. The lowest bits of `fifth` are bit 4 of codes.
-  static inline __attribute__((always_inline)) void load(const std::uint8_t* units, int part,
-                                                         const Words& fifth,
-                                                         F32 (&to)[kUnitsAtOnce / kLanes]) {
-    Bytes bytes;
-    load_all(units, bytes);
-    if constexpr (kPerUnit == 2) bytes = part == 0 ? bytes & 15 : bytes >> 4;
-    if constexpr (kHasFifth) bytes |= __builtin_convertvector((fifth & 1) << 4, Bytes);
-    if constexpr (kType == DType::kIQ4_NL) {
-#if defined(__clang__)
-      for (int i = 0; i < kUnitsAtOnce; ++i) bytes[i] = kIQ4Table.of[bytes[i]];
-#else
-      Bytes table;
-      load_all(kIQ4Table.of, table);
-      bytes = __builtin_shuffle(table, bytes);
-#endif
-    }
-    std::int8_t codes[kUnitsAtOnce];
-    bytes -= static_cast<std::uint8_t>(kOffset);
-    __builtin_memcpy(codes, &bytes, sizeof(codes));
-    float values[kUnitsAtOnce];
-    for (int i = 0; i < kUnitsAtOnce; ++i) values[i] = static_cast<float>(codes[i]);
-    for (int v = 0; v < kUnitsAtOnce / kLanes; ++v) to[v] = WEFT_CPU_ISA::load(values + v * kLanes);
-  }
-};
-
-template <class F>
-static inline void with_units(DType type, F f) {
-  if (type == DType::kQ8_0) return f(QuantisedUnits<DType::kQ8_0>{});
-  if (type == DType::kQ4_1) return f(QuantisedUnits<DType::kQ4_1>{});
-  if (type == DType::kQ5_0) return f(QuantisedUnits<DType::kQ5_0>{});
-  if (type == DType::kQ5_1) return f(QuantisedUnits<DType::kQ5_1>{});
-  if (type == DType::kIQ4_NL) return f(QuantisedUnits<DType::kIQ4_NL>{});
-  f(QuantisedUnits<DType::kQ4_0>{});
-}
-
-/// The words of one head's part of a page, after its units.
-template <class Units>
-static inline const std::uint16_t* words_of(const std::byte* head, int dim) {
-  return reinterpret_cast<const std::uint16_t*>(head + static_cast<std::ptrdiff_t>(kPageCells) * dim /
-                                                           Units::kPerUnit);
-}
-
-/// K of one head of a page, as F32Cells would hold it: [4 groups][dim][16 keys].
-template <class Units>
-static void quantised_keys_to_floats(const std::byte* head, int dim, float* to) {
-  constexpr int kVectors = kUnitsAtOnce / kLanes;
-  const auto* units = reinterpret_cast<const std::uint8_t*>(head);
-  const std::uint16_t* words = words_of<Units>(head, dim);
-  for (int block = 0; block < kPageCells / kKeys * (dim / kCacheBlock); ++block) {
-    F32 scales[kVectors], mins[kVectors];
-    Words fifth[2] = {};
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      scales[v] = load_f16(words + v * kLanes);
-      if constexpr (Units::kHasMin) mins[v] = load_f16(words + kKeys + v * kLanes);
-    }
-    if constexpr (Units::kHasFifth) {
-      load_all(words + Units::kFifthWord * kKeys, fifth[0]);
-      load_all(words + (Units::kFifthWord + 1) * kKeys, fifth[1]);
-    }
-    for (int u = 0; u < Units::kUnits; ++u, units += kKeys) {
-#pragma GCC unroll 2
-      for (int part = 0; part < Units::kPerUnit; ++part) {
-        float* const out = to + (u + part * Units::kUnits) * kKeys;
-        F32 values[kVectors];
-        Units::load(units, part, fifth[part], values);
-        if constexpr (Units::kHasFifth) fifth[part] >>= 1;
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) {
-          values[v] = values[v] * scales[v];
-          if constexpr (Units::kHasMin) values[v] = values[v] + mins[v];
-          store(out + v * kLanes, values[v]);
-        }
-      }
-    }
-    words += Units::kWords * kKeys;
-    to += kCacheBlock * kKeys;
-  }
-}
-
-/// V of one cell of a head: dim floats.
-template <class Units>
-static void quantised_value_to_floats(const std::byte* head, int cell, int dim, float* to) {
-  constexpr int kVectors = kUnitsAtOnce / kLanes;
-  constexpr Words kBits = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  const auto* units =
-      reinterpret_cast<const std::uint8_t*>(head) + static_cast<std::ptrdiff_t>(cell) * dim / Units::kPerUnit;
-  const std::uint16_t* words =
-      words_of<Units>(head, dim) + static_cast<std::ptrdiff_t>(cell) * (dim / kCacheBlock) * Units::kWords;
-  const auto spread = [](std::uint16_t half) {
-    std::uint16_t same[kLanes];
-    for (std::uint16_t& one : same) one = half;
-    return load_f16(same);
-  };
-  for (int block = 0; block < dim / kCacheBlock; ++block, units += Units::kUnits, to += kCacheBlock) {
-    const F32 scale = spread(words[0]);
-    F32 min = zero();
-    if constexpr (Units::kHasMin) min = spread(words[1]);
-#pragma GCC unroll 2
-    for (int half = 0; half < kCacheBlock / kUnitsAtOnce; ++half) {
-      Words fifth = {};
-      if constexpr (Units::kHasFifth) fifth = (Words{} + words[Units::kFifthWord + half]) >> kBits;
-      const int part = Units::kPerUnit == 2 ? half : 0;
-      F32 values[kVectors];
-      Units::load(units + (Units::kPerUnit == 2 ? 0 : half * kUnitsAtOnce), part, fifth, values);
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
-        values[v] = values[v] * scale;
-        if constexpr (Units::kHasMin) values[v] = values[v] + min;
-        store(to + half * kUnitsAtOnce + v * kLanes, values[v]);
-      }
-    }
-    words += Units::kWords;
   }
 }
 
