@@ -2,7 +2,7 @@
 // multiply-add of Q K^T and P V, softmax for free). Decode rows are measured in GB/s of K and V read from
 // memory, also with pages read in parts that several threads could share.
 //
-//   attention_lab [isa]
+//   attention_lab [isa [type]]
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -161,7 +161,10 @@ int main(int argc, char** argv) {
   for (const Isa isa : kIsas) {
     if (!supported(isa) || (argc > 1 && std::string_view(argv[1]) != kernels(isa).name)) continue;
     for (const Shape& shape : shapes) {
-      for (const DType type : {DType::kF32, DType::kF16, DType::kBF16}) measure(kernels(isa), shape, type);
+      for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0,
+                               DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kIQ4_NL}) {
+        if (argc <= 2 || info(type).name == argv[2]) measure(kernels(isa), shape, type);
+      }
     }
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
-// The cells of the K and V cache: how elements of a cache type load and store (a new type starts here), and
-// how a token's row is written to its cell. Quantised cells are written by cache_rows.cpp, and read a page at
-// a time, as floats (quantised_cells.inl). Needs vec_<isa>.h and WEFT_CPU_ISA.
+// The cells of the K and V cache: how elements of a cache type load and store, and how a token's row is
+// written to its cell. A new type starts here. Quantised cells are written by cache_rows.cpp, and read a page
+// at a time, as floats (quantised_cells.inl). Needs vec_<isa>.h and WEFT_CPU_ISA.
 #include <cstddef>
 #include <cstdint>
 
