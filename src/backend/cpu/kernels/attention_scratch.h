@@ -23,7 +23,7 @@ struct AttentionScratch {
   std::size_t page_total;
   std::size_t keep;  ///< factors of a merge: of the sums so far, and of the page
   std::size_t take;
-  std::size_t k_page;  ///< [k_head_dim][16] x 4: K of one page as floats
+  std::size_t k_page;   ///< [k_head_dim][16] x 4: K of one page as floats
   std::size_t v_page;   ///< [64][padded v_head_dim]
   std::size_t v_words;  ///< V's words of one page as floats
   std::size_t size;

@@ -1,5 +1,5 @@
 #pragma once
-// The cells of the K and V cache: how elements of a cache type load and store, and how a token's row is
+// The cells of the K and V cache. Elements of a cache type are loaded and stored, and a token's row is
 // written to its cell. A new type starts here. Quantised cells are written by cache_rows.cpp, and read a page
 // at a time, as floats (quantised_cells.inl). Needs vec_<isa>.h and WEFT_CPU_ISA.
 #include <cstddef>
