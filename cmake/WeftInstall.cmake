@@ -26,7 +26,7 @@ endfunction()
 # a module brings the other one into the process, both have the same version.
 get_property(weft_layers GLOBAL PROPERTY WEFT_LAYERS)
 get_property(weft_graph_layers GLOBAL PROPERTY WEFT_BELOW_plan)
-weft_shared_library(weft weft LAYERS ${weft_layers} LIBS PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::PNG PkgConfig::TURBOJPEG PkgConfig::SNDFILE PkgConfig::SAMPLERATE)
+weft_shared_library(weft weft LAYERS ${weft_layers} LIBS PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::PNG PkgConfig::TURBOJPEG PkgConfig::SNDFILE PkgConfig::SAMPLERATE PkgConfig::ZLIB)
 weft_shared_library(weft_graph graph LAYERS ${weft_graph_layers} plan LIBS PkgConfig::PCRE2)
 
 if(WEFT_ONLY_LIBRARY)

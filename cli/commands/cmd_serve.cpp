@@ -43,6 +43,7 @@
 #include "weft/convert.h"
 #include "weft/device.h"
 #include "weft/error.h"
+#include "weft/transcriber.h"
 #include "weft/version.h"
 
 namespace weft::cli {
@@ -241,6 +242,7 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
   if (const std::string why = why_no_draft_model(options->speculation); !why.empty())
     log.write(LogLevel::kWarning, why);
   pool.bytes_of = [options, footprint, default_path, draft_path](const ModelSpec& spec) {
+    if (is_transcriber_file(spec.path)) return 2 * std::uint64_t{std::filesystem::file_size(spec.path)};
     *footprint = footprint_of(*options, spec);
     if (draft_path.empty() || spec.path != default_path) return footprint->bytes;
     ContextParams context = context_params(options->context, options->model);
@@ -251,6 +253,11 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
   const auto told_lost = std::make_shared<std::vector<std::string>>();
   const auto load = [options, trace, footprint, others, told_lost, default_path, draft_path, &log](
                         const ModelSpec& spec, const std::function<bool(float)>& progress) {
+    if (is_transcriber_file(spec.path)) {
+      TranscriberParams params{.n_threads = options->model.n_threads, .registry = find_all_backends()};
+      if (!options->model.devices.empty()) params.devices = split_at_commas(options->model.devices);
+      return std::make_shared<server::ServedModel>(spec, Transcriber::load(spec.path, params));
+    }
     const auto n_others =
         std::make_shared<std::atomic<std::size_t>>(others->count());  // That it was loaded on.
     const auto options_now = [options, others] {

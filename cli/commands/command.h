@@ -38,6 +38,7 @@ extern const Command kChatCommand;
 extern const Command kServeCommand;
 extern const Command kEmbedCommand;
 extern const Command kRerankCommand;
+extern const Command kTranscribeCommand;
 extern const Command kTokenizeCommand;
 extern const Command kInspectCommand;
 extern const Command kBenchCommand;

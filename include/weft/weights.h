@@ -1,7 +1,7 @@
 // Since 0.1
 #pragma once
-// Reads weights by name from GGUF files (one file or a split set) and safetensors files, which are mapped
-// into memory.
+// Reads weights by name from GGUF files (one file or a split set), safetensors files and Whisper models of
+// whisper.cpp (ggml-*.bin). Files are mapped into memory.
 //
 //   plan.set_weights(weft::WeightFile("model.safetensors"));
 #include <cstddef>

@@ -9,6 +9,7 @@
 #include "api/chat_completions.h"
 #include "api/completions.h"
 #include "api/embeddings.h"
+#include "api/form.h"
 #include "api/loading.h"
 #include "api/media.h"
 #include "api/messages.h"
@@ -18,6 +19,7 @@
 #include "api/score.h"
 #include "api/stored_responses.h"
 #include "api/tokens.h"
+#include "api/transcriptions.h"
 #include "base/counted.h"
 #include "files/batch_endpoints.h"
 #include "files/file_endpoints.h"
@@ -27,6 +29,7 @@ namespace weft::server {
 namespace {
 
 constexpr std::size_t kMaxQueued = 4096;
+constexpr std::size_t kMaxTranscriptions = 64;  // That wait.
 /// Ignored fields that are logged.
 constexpr std::size_t kMostTold = 256;
 
@@ -85,7 +88,8 @@ struct Api::Route {
   ErrorShape shape = ErrorShape::kOpenAi;
   /// With kModel: called before the model is loaded. True: it has sent the response.
   bool (*respond_early)(Job&) = nullptr;
-  bool uploads = false;  ///< The body is no JSON: HttpRequest::sink has it.
+  bool uploads = false;      ///< The body is no JSON: HttpRequest::sink has it.
+  bool transcribes = false;  ///< The body is a form with audio, and the model transcribes it.
 };
 
 const std::vector<Api::Route>& Api::routes() {
@@ -115,6 +119,18 @@ const std::vector<Api::Route>& Api::routes() {
       {"POST", "/v1/embeddings", kModel, false, true, [](Api&, Job& job) { embeddings(job); }},
       {"POST", "/embeddings", kModel, false, true, [](Api&, Job& job) { embeddings(job); }},
       {"POST", "/embedding", kModel, false, true, [](Api&, Job& job) { native_embedding(job); }},
+      {.method = "POST",
+       .path = "/v1/audio/transcriptions",
+       .where = kModel,
+       .generates = true,
+       .run = [](Api&, Job& job) { transcribe_audio(job, false); },
+       .transcribes = true},
+      {.method = "POST",
+       .path = "/v1/audio/translations",
+       .where = kModel,
+       .generates = true,
+       .run = [](Api&, Job& job) { transcribe_audio(job, true); },
+       .transcribes = true},
       {"POST", "/v1/score", kModel, false, true, [](Api&, Job& job) { score(job); }},
       {"POST", "/score", kModel, false, true, [](Api&, Job& job) { score(job); }},
       {"POST", "/classify", kModel, false, true, [](Api&, Job& job) { classify(job); }},
@@ -188,7 +204,8 @@ Api::Api(ApiSetup setup, ModelPool& models)
       counts_(std::make_shared<RequestCounts>(setup_.n_requests_each)),
       workers_(std::make_unique<Workers>(setup_.n_workers, kMaxQueued)),
       large_workers_(std::make_unique<Workers>(1, kMaxQueued)),
-      media_workers_(std::make_unique<Workers>(1, kMaxQueued)) {
+      media_workers_(std::make_unique<Workers>(1, kMaxQueued)),
+      speech_workers_(std::make_unique<Workers>(1, kMaxTranscriptions)) {
   // Requests of a batch wait for others as long as it takes.
   background_params_.defaults.params.priority = kBackgroundPriority;
   background_params_.defaults.timeout_ms = 0.0;
@@ -228,6 +245,7 @@ void Api::stop() {
   workers_->stop();
   large_workers_->stop();
   media_workers_->stop();
+  speech_workers_->stop();
 }
 
 std::shared_ptr<Exchange> RequestCounts::add(const std::string& client, std::shared_ptr<Exchange> exchange) {
@@ -419,7 +437,11 @@ void Api::start(const Route& route, Job job) {
   work_on(workers, route, shared, [this, &route, shared] {
     try {
       shared->check_wanted();
-      if (route.method != "GET" && !route.uploads) {
+      if (route.transcribes) {
+        Form form = read_form(shared->exchange->request());
+        shared->body = std::move(form.fields);
+        shared->file = std::move(form.file);
+      } else if (route.method != "GET" && !route.uploads) {
         const std::string& body = shared->exchange->request().body;
         shared->body = body.empty() && route.path.ends_with('/') ? Json::object() : parse_json(body);
         const bool list = shared->body.is_array() && route.path == "/lora-adapters";
@@ -476,6 +498,13 @@ bool Api::responds_early(const Route& route, Job& job) noexcept {
 }
 
 void Api::run_with_model(const Route& route, const std::shared_ptr<Job>& job) {
+  if (job->model->transcriber != nullptr && !route.transcribes && route.path != "/models/load")
+    return fail(*job, route.shape,
+                bad_request("model",
+                            fmt::format("the model '{}' only transcribes audio: use /v1/audio/transcriptions",
+                                        job->model->spec.name)));
+  if (route.transcribes)
+    return work_on(*speech_workers_, route, job, [this, &route, job] { run(route, *job); });
   const bool reads_media = job->model->vision != nullptr || job->model->audio != nullptr;
   if (!reads_media || !has_media(job->body)) return run(route, *job);
   work_on(*media_workers_, route, job, [this, &route, job] { run(route, *job); });

@@ -159,7 +159,8 @@ class Api {
   std::unique_ptr<Workers> large_workers_;
   /// For requests with images or audio: encoders take seconds, and other requests must not wait for them.
   std::unique_ptr<Workers> media_workers_;
-  std::unique_ptr<Files> files_;  ///< Null: the server keeps no files.
+  std::unique_ptr<Workers> speech_workers_;  ///< For transcriptions, one after another.
+  std::unique_ptr<Files> files_;             ///< Null: the server keeps no files.
 };
 
 }  // namespace weft::server

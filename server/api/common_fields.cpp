@@ -600,7 +600,7 @@ Grammar make_grammar(const GrammarWish& wish) {
 
 void hold_to(RequestParams& params, Job& job, const GrammarWish& wish) {
   std::shared_ptr<const CompiledGrammar> grammar =
-      naming(wish, [&] { return job.model->grammars.get(wish.key, wish.make); });
+      naming(wish, [&] { return job.model->grammars->get(wish.key, wish.make); });
   auto fault = std::make_shared<GrammarFault>();
   job.grammar_fault = fault;
   params.constraint = [grammar = std::move(grammar), fault = std::move(fault), field = wish.field,

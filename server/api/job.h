@@ -27,6 +27,7 @@ struct Job : ServedRequest {
   /// The key's name, whose files and batches the client sees; empty if it sees all (records.h).
   std::string viewer;
   Json body;
+  std::optional<std::string> file = {};  ///< The part "file" of a form.
   Ignored ignored = {};
   std::string model_name = {};  ///< The requested name: of a model, or of one of its adapters.
   const ApiParams* params = nullptr;

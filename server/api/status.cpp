@@ -45,7 +45,7 @@ Json model_json(const ModelState& state) {
   json["tags"] = state.tags;
   json["status"] = {{"value", kStages[static_cast<std::size_t>(state.stage)]}};
   if (const std::string error = failure_of(state); !error.empty()) json["status"]["error"] = error;
-  if (state.model != nullptr) {
+  if (state.model != nullptr && state.model->model != nullptr) {
     const ModelInfo& info = state.model->model->info();
     json["max_model_len"] = state.model->n_ctx;
     json["meta"] = {{"architecture", info.architecture}, {"quantisation", info.quantisation},
@@ -61,7 +61,10 @@ Json model_json(const ModelState& state) {
 Json capable_json(const ModelState& state) {
   Json capabilities = Json::array();
   Json details = {{"parent_model", ""}, {"format", "gguf"}};
-  if (state.model != nullptr) {
+  if (state.model != nullptr && state.model->transcriber != nullptr) {
+    capabilities.push_back("transcription");
+    details["family"] = "whisper";
+  } else if (state.model != nullptr) {
     const ServedModel& model = *state.model;
     if (model.service) capabilities.push_back("completion");
     if (model.vision != nullptr || model.audio != nullptr) capabilities.push_back("multimodal");
@@ -85,9 +88,10 @@ bool can_answer(const std::vector<ModelState>& states) {
 
 std::shared_ptr<ServedModel> any_loaded(const ModelPool& models, const HttpRequest& request) {
   auto model = models.loaded(request.query_value("model"));
-  if (model != nullptr) return model;
+  const auto writes = [](const auto& one) { return one != nullptr && one->transcriber == nullptr; };
+  if (writes(model)) return model;
   for (const ModelState& state : models.states())
-    if (state.model != nullptr) return state.model;
+    if (writes(state.model)) return state.model;
   throw unavailable("loading", "no model is loaded yet");
 }
 

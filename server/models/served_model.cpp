@@ -139,7 +139,7 @@ ServedModel::ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_i
       chat_defaults(params.chat),
       infill(find_infill_tokens(*model)),
       infill_order(params.infill_order),
-      grammars(model->tokenizer()),
+      grammars(std::in_place, model->tokenizer()),
       context(made ? made->params() : params.context),
       embedding(made ? nullptr : embedding_of(model, params)),
       n_ctx(embedding != nullptr ? embedding->max_tokens()
@@ -156,6 +156,23 @@ ServedModel::ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_i
   std::shared_ptr<Context> draft;
   if (params.draft != nullptr) draft = std::make_shared<Context>(params.draft, params.draft_context, *made);
   service.emplace(std::move(*made), complete(params, std::move(draft), steps));
+}
+
+ServedModel::ServedModel(ModelSpec spec_in, std::shared_ptr<const Transcriber> transcriber_in)
+    : spec(std::move(spec_in)),
+      transcriber(std::move(transcriber_in)),
+      created(seconds_of(spec.path)),
+      infill_order(InfillOrder::kPrefixFirst),
+      n_ctx(0),
+      n_slots(1),
+      drafts(false),
+      keeps_snapshots(false),
+      steps(nullptr) {}
+
+void ServedModel::count_use(int n) {
+  const std::lock_guard lock(uses_mutex_);
+  n_uses_ += n;
+  if (n_uses_ == 0) no_uses_.notify_all();
 }
 
 void ServedModel::renew(const std::function<bool(float)>& progress) {
@@ -200,9 +217,12 @@ std::string ServedModel::failure() const {
 void ServedModel::drain(std::chrono::milliseconds at_most) {
   if (service) service->drain(at_most);
   if (embedding != nullptr) embedding->drain(at_most);
+  std::unique_lock lock(uses_mutex_);
+  no_uses_.wait_for(lock, at_most, [this] { return n_uses_ == 0; });
 }
 
 void ServedModel::shutdown() {
+  stopped_ = true;
   if (service) service->shutdown();
   if (embedding != nullptr) embedding->shutdown();
 }

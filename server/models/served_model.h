@@ -1,6 +1,8 @@
 #pragma once
 // A model that is loaded and served: its service, and the state that its requests share.
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -23,6 +25,7 @@
 #include "weft/infill.h"
 #include "weft/model.h"
 #include "weft/service.h"
+#include "weft/transcriber.h"
 #include "weft/vision.h"
 
 namespace weft::server {
@@ -115,17 +118,21 @@ class ServedModel {
  public:
   ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_in, const ServedModelParams& params);
 
+  /// A model that transcribes audio, and nothing else. `model` is null.
+  ServedModel(ModelSpec spec_in, std::shared_ptr<const Transcriber> transcriber_in);
+
   const ModelSpec spec;
-  const std::shared_ptr<const Model> model;
-  const std::shared_ptr<const VisionModel> vision;  ///< Null: it reads no images.
-  const std::shared_ptr<const AudioModel> audio;    ///< Null: it reads no audio.
-  const std::int64_t created;                       ///< The time of its file, in seconds since 1970.
+  const std::shared_ptr<const Model> model;              ///< Null for a transcriber.
+  const std::shared_ptr<const Transcriber> transcriber;  ///< Null for all other models.
+  const std::shared_ptr<const VisionModel> vision;       ///< Null: it reads no images.
+  const std::shared_ptr<const AudioModel> audio;         ///< Null: it reads no audio.
+  const std::int64_t created;                            ///< The time of its file, in seconds since 1970.
   /// By the model's template, or ChatML if its file has none. Nullopt for an encoder.
   const std::optional<Chat> chat;
   const ChatDefaults chat_defaults;
   const InfillTokens infill;
   const InfillOrder infill_order;
-  GrammarCache grammars;
+  std::optional<GrammarCache> grammars;               ///< Not of a transcriber.
   const ContextParams context;                        ///< For a decoder: with the defaults filled in.
   const std::unique_ptr<EmbeddingService> embedding;  ///< Null for a decoder.
   const int n_ctx;    ///< Tokens of a prompt and its response, at most; for an encoder, of an input.
@@ -150,6 +157,20 @@ class ServedModel {
   void note_failure(std::string why);
   std::string failure() const;
 
+  /// Counts a transcription, for drain().
+  class Use {
+   public:
+    explicit Use(ServedModel& model) : model_(model) { model_.count_use(1); }
+    ~Use() { model_.count_use(-1); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    ServedModel& model_;
+  };
+  /// Whether transcriptions must end now.
+  bool stopped() const { return stopped_; }
+
   /// Waits for submitted requests to end, at most this long.
   void drain(std::chrono::milliseconds at_most);
   /// Ends all requests now, with an error.
@@ -164,6 +185,7 @@ class ServedModel {
   std::shared_ptr<const BatcherSnapshot> snapshot();
 
  private:
+  void count_use(int n);
   ServedModel(ModelSpec spec_in, std::shared_ptr<const Model> model_in, const ServedModelParams& params,
               std::optional<Context> made);
 
@@ -178,6 +200,10 @@ class ServedModel {
   std::shared_ptr<const BatcherSnapshot> snapshot_ = std::make_shared<BatcherSnapshot>();
   std::chrono::steady_clock::time_point snapshot_time_{};
   bool drawing_ = false;
+  std::mutex uses_mutex_;
+  std::condition_variable no_uses_;
+  int n_uses_ = 0;
+  std::atomic<bool> stopped_ = false;
 };
 
 }  // namespace weft::server

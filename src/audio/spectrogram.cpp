@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <numbers>
 #include <utility>
 
@@ -14,6 +15,7 @@ namespace weft::audio {
 namespace {
 
 constexpr int kFrame = 400;            // Samples: 25 ms.
+constexpr float kQuietest = 1e-10f;    // Energy.
 constexpr int kBins = kFrame / 2 + 1;  // Frequencies from 0 to half the sample rate.
 // Samples are in rows of kRow. A frame has 5 rows, and the next frame begins 2 rows later.
 constexpr int kRow = 80, kRowsOfFrame = kFrame / kRow, kRowsOfHop = kHop / kRow;
@@ -91,19 +93,33 @@ Spectrogram::Spectrogram(int n_mels, int n_frames, const Devices& devices, PlanP
   plan_.set_weight("filters", weights_[2]);
 }
 
-std::vector<float> Spectrogram::compute(std::span<const float> samples) {
-  std::vector<float> padded = pad(samples, std::int64_t{n_frames_} * kHop);
+std::vector<float> Spectrogram::run(std::span<const float> padded) {
   // The frame after the last hop is ignored.
-  padded.resize(to_size((n_frames_ - 1) * kHop + kFrame));
-  plan_.run({}, {{"samples", padded}});
+  plan_.run({}, {{"samples", padded.first(to_size((n_frames_ - 1) * kHop + kFrame))}});
   std::vector<float> mels = plan_.read("mels");
-  float loudest = -10.0f;
-  for (float& x : mels) {
-    x = std::log10(std::max(x, 1e-10f));
-    loudest = std::max(loudest, x);
-  }
-  for (float& x : mels) x = (std::max(x, loudest - 8.0f) + 4.0f) / 4.0f;
+  for (float& x : mels) x = std::log10(std::max(x, kQuietest));
   return mels;
+}
+
+void Spectrogram::scale(std::span<float> logarithms, float loudest) {
+  for (float& x : logarithms) x = (std::max(x, loudest - 8.0f) + 4.0f) / 4.0f;
+}
+
+std::vector<float> Spectrogram::compute(std::span<const float> samples) {
+  std::vector<float> mels = run(pad(samples, std::int64_t{n_frames_} * kHop));
+  scale(mels, *std::max_element(mels.begin(), mels.end()));
+  return mels;
+}
+
+std::vector<float> Spectrogram::logarithms(std::span<const float> samples, std::int64_t first) {
+  std::vector<float> padded;
+  padded.reserve(to_size(n_frames_) * kHop + kFrame);
+  const std::int64_t begin = first - kFrame / 2;
+  for (std::int64_t i = begin; i < begin + std::int64_t{n_frames_} * kHop + kFrame; ++i) {
+    const std::int64_t at = std::abs(i);
+    padded.push_back(at < std::ssize(samples) ? samples[to_size(at)] : 0.0f);
+  }
+  return run(padded);
 }
 
 }  // namespace weft::audio

@@ -17,6 +17,7 @@
 #include "convert/tensors.h"
 #include "convert/vision.h"
 #include "convert/vocabulary.h"
+#include "convert/whisper.h"
 #include "weft/error.h"
 #include "weft/gguf.h"
 
@@ -251,6 +252,20 @@ ConvertResult convert(const std::filesystem::path& folder, const std::filesystem
     const Json pictures = read_json_if_there(folder / "preprocessor_config.json");
     return write(plan_vision(weights, json, pictures, name, type.dtype, file), "clip", type, to, params,
                  file);
+  }
+
+  if (name == kWhisperClass) {
+    const FolderWeights weights(folder, json);
+    const Config config(json, "{}");
+    const Type& type = type_of(params.type, weights);
+    add_general(folder, "whisper", type, file);
+    const std::vector<OutTensor> tensors = plan_whisper(
+        weights, config, read_json_if_there(folder / "generation_config.json"), type.dtype, file);
+    std::vector<std::string> notes;
+    add_vocabulary(folder, config, config.require_int({"vocab_size"}), params.pre_tokenizer, file, notes);
+    ConvertResult result = write(tensors, "whisper", type, to, params, file);
+    result.notes = std::move(notes);
+    return result;
   }
 
   Family family = family_of(name, json);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <functional>
 #include <iterator>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "gguf/gguf.h"
 #include "weft/error.h"
 #include "weft/weights.h"
+#include "weights/ggml_file.h"
 #include "weights/safetensors.h"
 
 namespace weft {
@@ -19,6 +21,7 @@ struct WeightFile::Impl {
   explicit Impl(const std::filesystem::path& path) {
     std::array<std::byte, 4> magic{};
     constexpr std::array kGguf = {std::byte{'G'}, std::byte{'G'}, std::byte{'U'}, std::byte{'F'}};
+    constexpr auto kGgml = std::bit_cast<std::array<std::byte, 4>>(kGgmlMagic);
     if (base::OpenFile(path).read_at(0, magic) == magic.size() && magic == kGguf) {
       gguf = gguf::File::open(path);
       for (const gguf::TensorInfo& tensor : gguf->tensors())
@@ -26,10 +29,10 @@ struct WeightFile::Impl {
     } else {
       mapped = std::make_shared<const base::MappedFile>(path);
       try {
-        tensors = read_safetensors(*mapped);
+        tensors = magic == kGgml ? read_ggml(*mapped).tensors : read_safetensors(*mapped);
       } catch (const Error& error) {
-        throw Error(error.code(),
-                    path.string() + ": " + error.what() + " (GGUF and safetensors can be read)");
+        throw Error(error.code(), path.string() + ": " + error.what() +
+                                      (magic == kGgml ? "" : " (GGUF and safetensors can be read)"));
       }
     }
     for (std::size_t i = 0; i < tensors.size(); ++i)
@@ -58,7 +61,7 @@ struct WeightFile::Impl {
   };
 
   std::optional<gguf::File> gguf;
-  std::shared_ptr<const base::MappedFile> mapped;  // Of safetensors.
+  std::shared_ptr<const base::MappedFile> mapped;  // Of safetensors and ggml files.
   std::vector<Tensor> tensors;
   std::unordered_map<std::string_view, std::size_t> places;
   std::vector<Reach> reach;  // By where they begin.

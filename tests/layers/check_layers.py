@@ -39,6 +39,7 @@ DESIGN = {
     "encoders": {"plan", "text"},
     "vision": {"encoders"},
     "audio": {"encoders"},
+    "speech": {"audio", "engine"},
     "quantize": {"gguf", "exec", "model"},
     "convert": {"weights", "text", "model"},
 }

@@ -71,7 +71,7 @@ Json details_json(const ModelInfo* info) {
 }
 
 const ModelInfo* info_of(const ModelState& state) {
-  return state.model == nullptr ? nullptr : &state.model->model->info();
+  return state.model == nullptr || state.model->model == nullptr ? nullptr : &state.model->model->info();
 }
 
 Json entry_of(const ModelState& state, const std::string& name, const FileFacts& facts) {
@@ -145,7 +145,7 @@ void ollama_ps(Job& job) {
   constexpr std::chrono::hours kForEver{24 * 365 * 200};
   Json models = Json::array();
   for (const ModelState& state : job.models->states()) {
-    if (state.model == nullptr) continue;
+    if (state.model == nullptr || state.model->model == nullptr) continue;
     Json entry = entry_of(state, state.name, facts_of(state.path));
     entry["size"] = state.model->model->info().weight_bytes;
     const auto left = state.keep_alive ? *state.keep_alive - state.idle : std::chrono::milliseconds(kForEver);

@@ -1,0 +1,137 @@
+// weft transcribe: speech to text.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "api/transcript_json.h"
+#include "base/atomic_file.h"
+#include "commands/command.h"
+#include "files/hub_models.h"
+#include "options/arguments.h"
+#include "options/options.h"
+#include "terminal/interrupt.h"
+#include "terminal/terminal.h"
+#include "weft/error.h"
+#include "weft/transcriber.h"
+
+namespace weft::cli {
+namespace {
+
+using server::TranscriptFormat;
+
+struct TranscribeOptions {
+  Talk talk;
+  ModelOptions model;
+  std::vector<std::string> files;
+  TranscribeParams params;
+  float temperature = 0.0f;
+  std::set<std::string> formats;  ///< Endings of the files to write. Empty: the text is printed.
+  std::string folder;
+};
+
+const std::map<std::string, TranscriptFormat>& formats() {
+  static const std::map<std::string, TranscriptFormat> kFormats = {{"txt", TranscriptFormat::kText},
+                                                                   {"srt", TranscriptFormat::kSrt},
+                                                                   {"vtt", TranscriptFormat::kVtt},
+                                                                   {"json", TranscriptFormat::kVerboseJson}};
+  return kFormats;
+}
+
+int run(TranscribeOptions& options) {
+  if (options.files.empty()) throw UsageError("give the audio files to transcribe");
+  options.params.temperatures.clear();
+  for (float t = options.temperature; t < 1.01f; t += 0.2f) options.params.temperatures.push_back(t);
+  const InterruptGuard interrupt;
+  const auto path = find_model(options.model.model, options.talk);
+  TranscriberParams params{.n_threads = options.model.n_threads, .registry = find_all_backends()};
+  if (!options.model.devices.empty()) params.devices = split_at_commas(options.model.devices);
+  const auto transcriber = Transcriber::load(path, params);
+  options.params.words = options.formats.contains("json");
+  transcriber->check(options.params);
+  for (const std::string& file : options.files) {
+    const Sound sound = read_sound_file(file);
+    Progress progress(options.talk,
+                      fmt::format("transcribing {}", std::filesystem::path(file).filename().string()));
+    TranscribeParams now = options.params;
+    now.goes_on = [&](double fraction) {
+      progress.update(fraction);
+      return !interrupt.requested();
+    };
+    const Transcript transcript = transcriber->transcribe(sound, now);
+    progress.done();
+    if (options.formats.empty())
+      print(server::format_transcript(transcript, TranscriptFormat::kText, now.translate, true, true));
+    for (const std::string& ending : options.formats) {
+      std::filesystem::path to = file;
+      if (!options.folder.empty()) to = std::filesystem::path(options.folder) / to.filename();
+      to.replace_extension(ending);
+      const bool replaces = is_there(to);
+      const std::string text =
+          server::format_transcript(transcript, formats().at(ending), now.translate, true, true);
+      base::AtomicFile out(to);
+      out.write(std::as_bytes(std::span(text)));
+      out.commit();
+      if (replaces) note_replaced(options.talk, to);
+      note(options.talk, fmt::format("wrote {}", to.string()));
+    }
+  }
+  return kExitOk;
+}
+
+std::function<int()> prepare_transcribe(CLI::App& app) {
+  auto options = std::make_shared<TranscribeOptions>();
+  app.add_option("FILE", options->files, "the audio files: WAV, FLAC, Ogg, AIFF or MP3")->type_name("FILE");
+  app.add_option("-m,--model", options->model.model,
+                 "a Whisper model: a ggml-*.bin file of whisper.cpp, a GGUF file or a Hugging Face folder")
+      ->type_name("FILE");
+  add_size(app, "-t,--threads", options->model.n_threads, {0, kMaxThreads, "0: all cores"},
+           "threads (default 0: all cores)");
+  app.add_option("--device", options->model.devices,
+                 "devices to use, by their names in 'weft devices' (default: the CPU and all GPUs)")
+      ->type_name("A,B,...");
+  app.add_option("--language", options->params.language,
+                 "language of the audio, a code or an English name, e.g. de or german (default: detected)")
+      ->type_name("NAME");
+  add_switch(app, "--translate", options->params.translate, "translate into English");
+  app.add_option("--prompt", options->params.prompt, "text that may precede the audio, for names and terms")
+      ->type_name("TEXT");
+  add_number(
+      app, "--temperature", options->temperature, {0.0f, 1.0f},
+      "first sampling temperature; transcripts of poor quality are tried again with higher ones (default 0)");
+  add_function(
+      app, "--output",
+      [options = options.get()](const std::string& list) {
+        for (const std::string& word : split_at_commas(list)) {
+          (void)parse_choice("--output", word, formats());
+          options->formats.insert(word);
+        }
+      },
+      "write files with these endings next to each audio file: txt, srt, vtt, json (default: print the text)",
+      "A,B,...");
+  app.add_option("--output-dir", options->folder, "folder for those files (default: the audio file's)")
+      ->type_name("FOLDER");
+  add_talk_options(app, options->talk);
+  return [options] { return run(*options); };
+}
+
+}  // namespace
+
+const Command kTranscribeCommand = {
+    "transcribe", "[options] FILE...", "transcribe speech with a Whisper model",
+    "Prints the text of each audio file, or writes it to files with --output. JSON files have times of "
+    "segments\n"
+    "and words.\n"
+    "\n"
+    "Examples:\n"
+    "  weft transcribe -m ggml-base.bin talk.mp3\n"
+    "  weft transcribe -m ggml-large-v3-turbo-q5_0.bin --language de --output srt,json *.wav\n",
+    prepare_transcribe};
+
+}  // namespace weft::cli
