@@ -46,7 +46,7 @@ def make_tokenizer(folder):
     """Bytes and a few merges of GPT-2, then Whisper's special tokens. Returns their ids."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     merges = [("Ġ", "t"), ("h", "e"), ("Ġ", "a"), ("i", "n"), ("r", "e"), ("o", "n"), ("Ġt", "he"), ("e", "r"), ("Ġ", "s"),
-              ("a", "t"), ("in", "g"), ("a", "n"), ("an", "d"), ("Ġa", "nd")]
+              ("a", "t"), ("in", "g"), ("n", "d"), ("Ġa", "nd")]
     vocabulary = {text: i for i, text in enumerate(alphabet + [a + b for a, b in merges])}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -157,35 +157,33 @@ class Transcription {
       const auto last =
           std::find_if(tokens.rbegin(), tokens.rend(), [&](Token t) { return vocabulary_.is_timestamp(t); });
       if (last != tokens.rend() && *last != vocabulary_.first_timestamp) length = vocabulary_.seconds(*last);
-      add(decoded, tokens, 0.0, length);
+      add(decoded, tokens, 0.0, length, n);
       return n;
     }
     if (ends_alone) ends.push_back(tokens.size());
     std::size_t begin = 0;
     for (const std::size_t end : ends) {
       const auto part = tokens.subspan(begin, end - begin);
-      add(decoded, part, vocabulary_.seconds(part.front()), vocabulary_.seconds(part.back()));
+      add(decoded, part, vocabulary_.seconds(part.front()), vocabulary_.seconds(part.back()), n);
       begin = end;
     }
     // After a last timestamp alone nothing is said any more. Otherwise a segment has begun that the window
     // cuts: the next window begins with it.
     if (ends_alone) return n;
     const int done = (tokens[begin - 1] - vocabulary_.first_timestamp) * kFramesPerRow;
-    return done > 0 ? std::min(done, sizes_.n_frames()) : n;
+    return done > 0 ? std::min(done, n) : n;
   }
 
-  void add(const Decoded& decoded, std::span<const Token> tokens, double start, double end) {
+  void add(const Decoded& decoded, std::span<const Token> tokens, double start, double end, int n) {
     std::string text = vocabulary_.text(tokens);
     if (start >= end || trimmed(text).empty()) return;
     history_.insert(history_.end(), tokens.begin(), tokens.end());
     const std::size_t first = to_size(tokens.data() - decoded.tokens.data());
     for (std::size_t i = 0; i < tokens.size(); ++i)
       if (tokens[i] < vocabulary_.end) probabilities_.push_back(decoded.probabilities[first + i]);
-    const double offset = static_cast<double>(seek_) / kFramesPerSecond;
-    const auto time = [&](double seconds) { return std::min(offset + seconds, result_.duration); };
     result_.segments.push_back({.id = static_cast<int>(result_.segments.size()),
-                                .start = time(start),
-                                .end = time(end),
+                                .start = time(start, n),
+                                .end = time(end, n),
                                 .text = std::move(text),
                                 .tokens = {tokens.begin(), tokens.end()},
                                 .temperature = decoded.temperature,
@@ -195,37 +193,34 @@ class Transcription {
                                 .seek = seek_});
   }
 
+  /// Of the segments from `first` on, which are those of a window of n frames.
   void add_words(std::size_t first, int n) {
-    std::vector<Token> tokens;
-    for (std::size_t i = first; i < result_.segments.size(); ++i)
-      for (const Token token : result_.segments[i].tokens)
-        if (token < vocabulary_.end) tokens.push_back(token);
     const std::vector<Token> begin = start();
     // Start, no timestamps, the tokens, and the end.
-    tokens.resize(std::min(tokens.size(), to_size(sizes_.n_positions) - begin.size() - 2));
-    const double offset = static_cast<double>(seek_) / kFramesPerSecond;
-    const auto time = [&](double seconds) { return std::min(offset + seconds, result_.duration); };
-    std::size_t i = first, n_in_segment = 0, at = 0;
-    for (speech::AlignedWord& word :
-         speech::align_words(impl_.decoder, vocabulary_, begin, tokens, result_.language,
-                             (n + 1) / kFramesPerRow, sizes_.n_heard)) {
-      while (i + 1 < result_.segments.size() && n_in_segment >= n_text(result_.segments[i])) {
-        n_in_segment -= n_text(result_.segments[i]);
-        ++i;
-      }
-      const std::size_t n_tokens = word.tokens.size();
+    std::size_t n_free = to_size(sizes_.n_positions) - begin.size() - 2;
+    std::vector<speech::AlignedWord> words;
+    for (std::size_t i = first; i < result_.segments.size(); ++i) {
+      std::vector<Token> tokens;
+      for (const Token token : result_.segments[i].tokens)
+        if (token < vocabulary_.end && tokens.size() < n_free) tokens.push_back(token);
+      n_free -= tokens.size();
+      speech::split_words(vocabulary_, tokens, result_.language, i, words);
+    }
+    speech::align_words(impl_.decoder, vocabulary_, begin, (n + 1) / kFramesPerRow, sizes_.n_heard, words);
+    std::size_t at = 0;
+    for (speech::AlignedWord& word : words) {
       double sum = 0.0;
-      for (std::size_t k = 0; k < n_tokens; ++k) sum += static_cast<double>(probabilities_[at + k]);
-      at += n_tokens;
-      n_in_segment += n_tokens;
-      result_.segments[i].words.push_back(
-          {time(word.start), time(word.end), std::move(word.text), sum / static_cast<double>(n_tokens)});
+      for (std::size_t k = 0; k < word.tokens.size(); ++k) sum += static_cast<double>(probabilities_[at++]);
+      result_.segments[word.segment].words.push_back({time(word.start, n), time(word.end, n),
+                                                      std::move(word.text),
+                                                      sum / static_cast<double>(word.tokens.size())});
     }
   }
 
-  std::size_t n_text(const TranscribedSegment& segment) const {
-    return to_size(std::count_if(segment.tokens.begin(), segment.tokens.end(),
-                                 [&](Token token) { return token < vocabulary_.end; }));
+  /// Seconds from the begin of the audio, of a time within a window of n frames.
+  double time(double seconds, int n) const {
+    const double offset = static_cast<double>(seek_) / kFramesPerSecond;
+    return std::min(offset + std::min(seconds, static_cast<double>(n) / kFramesPerSecond), result_.duration);
   }
 
   Transcriber::Impl& impl_;

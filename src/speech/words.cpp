@@ -95,7 +95,8 @@ void join(AlignedWord& to, AlignedWord& from, bool front) {
 
 void merge_punctuation(std::vector<AlignedWord>& words) {
   for (std::size_t i = words.size(), next = i; i-- > 0;) {
-    if (next < words.size() && words[i].text.starts_with(' ') && is_one(trimmed(words[i].text), kBefore))
+    if (next < words.size() && words[next].segment == words[i].segment && words[i].text.starts_with(' ') &&
+        is_one(trimmed(words[i].text), kBefore))
       join(words[next], words[i], true);
     else
       next = i;
@@ -103,7 +104,8 @@ void merge_punctuation(std::vector<AlignedWord>& words) {
   std::erase_if(words, [](const AlignedWord& word) { return word.tokens.empty(); });
   std::size_t last = 0;
   for (std::size_t i = 1; i < words.size(); ++i) {
-    if (!words[last].text.ends_with(' ') && is_one(words[i].text, kAfter))
+    if (words[last].segment == words[i].segment && !words[last].text.ends_with(' ') &&
+        is_one(words[i].text, kAfter))
       join(words[last], words[i], false);
     else
       last = i;
@@ -113,11 +115,11 @@ void merge_punctuation(std::vector<AlignedWord>& words) {
 
 }  // namespace
 
-std::vector<AlignedWord> split_words(const Vocabulary& vocabulary, std::span<const Token> tokens,
-                                     std::string_view language) {
+void split_words(const Vocabulary& vocabulary, std::span<const Token> tokens, std::string_view language,
+                 std::size_t segment, std::vector<AlignedWord>& words) {
   constexpr std::string_view kWithoutSpaces[] = {"zh", "ja", "th", "lo", "my", "yue"};
   const bool spaces = !is_one(language, kWithoutSpaces);
-  std::vector<AlignedWord> words;
+  const std::size_t first = words.size();
   AlignedWord next;
   std::string bytes;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -125,14 +127,14 @@ std::vector<AlignedWord> split_words(const Vocabulary& vocabulary, std::span<con
     bytes += vocabulary.bytes(tokens[i]);
     if (ends_within_character(bytes) && i + 1 < tokens.size()) continue;
     next.text = vocabulary.text(next.tokens);
-    if (!spaces || words.empty() || next.text.starts_with(' ') || is_punctuation(trimmed(next.text)))
+    next.segment = segment;
+    if (!spaces || words.size() == first || next.text.starts_with(' ') || is_punctuation(trimmed(next.text)))
       words.push_back(std::move(next));
     else
       join(words.back(), next, false);
     next = {};
     bytes.clear();
   }
-  return words;
 }
 
 std::vector<int> warp(std::span<const float> cost, int n, int m) {
@@ -170,19 +172,18 @@ std::vector<int> warp(std::span<const float> cost, int n, int m) {
   return enters;
 }
 
-std::vector<AlignedWord> align_words(Decoder& decoder, const Vocabulary& vocabulary,
-                                     std::span<const Token> start, std::span<const Token> tokens,
-                                     std::string_view language, int n_rows, int n_heard) {
-  std::vector<AlignedWord> words = split_words(vocabulary, tokens, language);
-  if (words.empty() || n_rows < 1) return {};
+void align_words(Decoder& decoder, const Vocabulary& vocabulary, std::span<const Token> start, int n_rows,
+                 int n_heard, std::vector<AlignedWord>& words) {
+  if (words.empty() || n_rows < 1) return;
   std::vector<Token> sequence(start.begin(), start.end());
   sequence.push_back(vocabulary.no_timestamps);
-  sequence.insert(sequence.end(), tokens.begin(), tokens.end());
+  for (const AlignedWord& word : words)
+    sequence.insert(sequence.end(), word.tokens.begin(), word.tokens.end());
   sequence.push_back(vocabulary.end);
   const std::size_t n_tokens = sequence.size();
   const auto m = to_size(n_rows);
   // Row i is the token that predicts token i of the text; the last one predicts the end.
-  const std::size_t n = tokens.size() + 1;
+  const std::size_t n = n_tokens - start.size() - 1;
   std::vector<float> cost(n * m, 0.0f), head(n_tokens * m);
   decoder.scores(sequence, [&](std::span<float> scores) {
     for (std::size_t t = 0; t < n_tokens; ++t) {
@@ -217,7 +218,6 @@ std::vector<AlignedWord> align_words(Decoder& decoder, const Vocabulary& vocabul
   }
   cut_long_words(words);
   merge_punctuation(words);
-  return words;
 }
 
 }  // namespace weft::speech

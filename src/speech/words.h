@@ -1,7 +1,9 @@
 #pragma once
 // The times of words: the attention of the decoder to the audio, aligned with the tokens by dynamic time
 // warping.
+#include <cstddef>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,18 +16,19 @@ namespace weft::speech {
 struct AlignedWord {
   std::vector<Token> tokens;
   std::string text;
+  std::size_t segment = 0;
   double start = 0.0, end = 0.0;  ///< Seconds from the begin of the window.
 };
 
-/// Splits tokens of text into words. Languages without spaces between words have a word for each character.
-std::vector<AlignedWord> split_words(const Vocabulary& vocabulary, std::span<const Token> tokens,
-                                     std::string_view language);
+/// Appends the words of a segment's tokens of text. Languages without spaces between words have a word for
+/// each character.
+void split_words(const Vocabulary& vocabulary, std::span<const Token> tokens, std::string_view language,
+                 std::size_t segment, std::vector<AlignedWord>& words);
 
-/// The words of a window's tokens of text, with times. `start`: the start of the transcript, its language and
-/// task. `n_rows`: rows of the encoder that have audio. Punctuation is part of the word next to it.
-std::vector<AlignedWord> align_words(Decoder& decoder, const Vocabulary& vocabulary,
-                                     std::span<const Token> start, std::span<const Token> tokens,
-                                     std::string_view language, int n_rows, int n_heard);
+/// Adds the times to the words of a window. `start`: the start of the transcript, its language and task.
+/// `n_rows`: rows of the encoder that have audio. Punctuation is joined to the word next to it.
+void align_words(Decoder& decoder, const Vocabulary& vocabulary, std::span<const Token> start, int n_rows,
+                 int n_heard, std::vector<AlignedWord>& words);
 
 /// The path of the lowest cost through a matrix {n, m} from its first to its last element: for each row the
 /// column where the path enters it.
