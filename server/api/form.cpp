@@ -10,7 +10,7 @@
 namespace weft::server {
 namespace {
 
-constexpr std::size_t kMostValue = 64 << 10;
+constexpr std::size_t kMostPartBytes = 64 << 10;
 
 Json typed(const std::string& name, const std::string& value) {
   if (name == "temperature") {
@@ -40,9 +40,9 @@ class FormReader final : public FormHandler {
   }
   void add(std::string_view bytes) override {
     if (is_file()) return void(form.file->append(bytes));
-    if (bytes.size() > kMostValue - value_.size())
+    if (bytes.size() > kMostPartBytes - value_.size())
       throw bad_request(
-          "", fmt::format("a part of the form other than 'file' has more than {} bytes", kMostValue));
+          "", fmt::format("a part of the form other than 'file' has more than {} bytes", kMostPartBytes));
     value_ += bytes;
   }
   void end_part() override {

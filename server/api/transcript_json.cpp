@@ -21,7 +21,7 @@ Json segment_json(const TranscribedSegment& segment) {
           {"no_speech_prob", segment.no_speech_prob}};
 }
 
-Json usage_json(const Transcript& transcript) {
+Json duration_json(const Transcript& transcript) {
   return {{"type", "duration"}, {"seconds", static_cast<std::int64_t>(std::ceil(transcript.duration))}};
 }
 
@@ -45,7 +45,7 @@ Json verbose_json(const Transcript& transcript, bool translated, bool segments, 
   }
   if (words) json["words"] = std::move(word_list);
   if (segments) json["segments"] = std::move(segment_list);
-  json["usage"] = usage_json(transcript);
+  json["usage"] = duration_json(transcript);
   return json;
 }
 
@@ -63,7 +63,7 @@ std::string format_transcript(const Transcript& transcript, TranscriptFormat for
     case TranscriptFormat::kJson:
       break;
   }
-  return to_text({{"text", transcript.text()}, {"usage", usage_json(transcript)}});
+  return to_text({{"text", transcript.text()}, {"usage", duration_json(transcript)}});
 }
 
 }  // namespace weft::server

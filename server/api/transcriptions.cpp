@@ -60,7 +60,7 @@ TranscriptOrder read_order(Job& job, bool translate) {
   return order;
 }
 
-Sound read_file(const Job& job) {
+Sound read_audio(const Job& job) {
   if (!job.file) throw bad_request("file", "the form has no part 'file'");
   if (job.file->empty()) throw bad_request("file", "the file is empty");
   try {
@@ -71,7 +71,7 @@ Sound read_file(const Job& job) {
 }
 
 /// Ends the request for the log, on the HTTP server's thread.
-void end(const Job& job, int status, std::string error = {}) {
+void end_request(const Job& job, int status, std::string error = {}) {
   if (job.exchange->closed()) status = 499;
   job.http->post([done = job.done, outcome = Outcome{.status = status, .error = std::move(error)}] {
     if (done) done(outcome);
@@ -96,12 +96,12 @@ void stream_transcript(Job& job, const Transcriber& transcriber, const Sound& so
     Json last = verbose_json(transcript, order.params.translate, false, false);
     write({{"type", "transcript.text.done"}, {"text", last["text"]}, {"usage", last["usage"]}});
     job.exchange->end();
-    end(job, 200);
+    end_request(job, 200);
   } catch (...) {
     const ApiError error = to_api_error(std::current_exception());
     write(error_json(error, ErrorShape::kOpenAi));
     job.exchange->end();
-    end(job, error.status, error.what());
+    end_request(job, error.status, error.what());
   }
 }
 
@@ -118,7 +118,7 @@ void transcribe_audio(Job& job, bool translate) {
   } catch (const Error& error) {
     throw bad_request(order.params.language.empty() ? "model" : "language", error.what());
   }
-  const Sound sound = read_file(job);
+  const Sound sound = read_audio(job);
   job.file.reset();
   order.params.goes_on = [exchange = job.exchange, model = job.model](double) {
     if (model->stopped()) throw Error(ErrorCode::kUnavailable, "the server is shutting down");
@@ -133,7 +133,7 @@ void transcribe_audio(Job& job, bool translate) {
       {.body = format_transcript(transcript, order.format, translate, order.segments, order.params.words),
        .content_type = is_json ? "application/json" : "text/plain; charset=utf-8",
        .headers = job.headers()});
-  end(job, 200);
+  end_request(job, 200);
 }
 
 }  // namespace weft::server

@@ -13,7 +13,7 @@
 namespace weft::convert_impl {
 namespace {
 
-constexpr Rename kLayer[] = {{"self_attn.q_proj", "attn.query"},
+constexpr Rename kWhisperLayer[] = {{"self_attn.q_proj", "attn.query"},
                              {"self_attn.k_proj", "attn.key"},
                              {"self_attn.v_proj", "attn.value"},
                              {"self_attn.out_proj", "attn.out"},
@@ -26,13 +26,13 @@ constexpr Rename kLayer[] = {{"self_attn.q_proj", "attn.query"},
                              {"fc1", "mlp.0"},
                              {"fc2", "mlp.2"},
                              {"final_layer_norm", "mlp_ln"}};
-constexpr Rename kWhole[] = {{"encoder.conv1", "encoder.conv1"},
+constexpr Rename kWhisperWhole[] = {{"encoder.conv1", "encoder.conv1"},
                              {"encoder.conv2", "encoder.conv2"},
                              {"encoder.layer_norm", "encoder.ln_post"},
                              {"decoder.layer_norm", "decoder.ln"},
                              {"decoder.embed_tokens", "decoder.token_embedding"}};
 
-std::string_view find_name(std::span<const Rename> names, std::string_view from, const std::string& full) {
+std::string_view renamed(std::span<const Rename> names, std::string_view from, const std::string& full) {
   for (const Rename& name : names)
     if (name.from == from) return name.to;
   refuse_tensor(full, "is unknown for the class " + std::string(kWhisperClass));
@@ -51,14 +51,14 @@ std::string new_name(const std::string& full) {
   name.remove_suffix(ending.size());
   constexpr std::string_view kLayers = "coder.layers.";
   const std::size_t at = name.find(kLayers);
-  if (at == name.npos) return std::string(find_name(kWhole, name, full)) + std::string(ending);
+  if (at == name.npos) return std::string(renamed(kWhisperWhole, name, full)) + std::string(ending);
   const std::string_view part = name.substr(0, at + 5), rest = name.substr(at + kLayers.size());
   const std::size_t end = rest.find('.');
   int layer = -1;
   if (end != rest.npos) std::from_chars(rest.data(), rest.data() + end, layer);
   if (layer < 0 || std::to_string(layer) != rest.substr(0, end)) refuse_tensor(full, "has no layer's number");
   return std::string(part) + ".blocks." + std::to_string(layer) + "." +
-         std::string(find_name(kLayer, rest.substr(end + 1), full)) + std::string(ending);
+         std::string(renamed(kWhisperLayer, rest.substr(end + 1), full)) + std::string(ending);
 }
 
 /// A list of ids, or of pairs of numbers, in generation_config.json; it may also be in config.json.

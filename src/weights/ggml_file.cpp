@@ -13,29 +13,33 @@
 namespace weft {
 namespace {
 
-constexpr std::size_t kBlock = 1 << 16;  // Bytes that are read at a time.
+constexpr std::size_t kReadBytes = 1 << 16;  // Bytes that are read at a time.
 constexpr std::int32_t kMaxTokens = 1 << 20;
 constexpr std::int32_t kMaxTokenBytes = 256;
 constexpr std::int32_t kMaxNameBytes = 256;
-constexpr std::int32_t kMaxRank = 4;
+constexpr std::int32_t kMaxGgmlRank = 4;
 constexpr std::size_t kMaxTensors = 1 << 16;
 constexpr std::int32_t kMaxMels = 1024, kMaxBins = 1 << 16;
-/// Files with quantized tensors have 1000 times this in their type: the layout of blocks has been fixed
-/// since.
-constexpr std::int32_t kQuantizationVersion = 2, kVersionFactor = 1000;
+/// Files with quantized tensors have 1000 times the version of these in their type.
+constexpr std::int32_t kVersionFactor = 1000;
 
-[[noreturn]] void refuse(const std::string& reason) {
+/// Version 2 has today's blocks. Version 1 had other scales in most types.
+bool is_current(DType type, std::int32_t version) {
+  return version == 2 || (version == 1 && (type == DType::kQ5_0 || type == DType::kQ5_1));
+}
+
+[[noreturn]] void refuse_ggml(const std::string& reason) {
   throw Error(ErrorCode::kInvalidFile, "ggml file: " + reason);
 }
 
 /// Reads a mapped file from its beginning, in blocks.
-class Reader {
+class GgmlReader {
  public:
-  explicit Reader(const base::MappedFile& mapped) : mapped_(mapped) {}
+  explicit GgmlReader(const base::MappedFile& mapped) : mapped_(mapped) {}
 
   std::size_t left() const { return mapped_.bytes().size() - at_; }
   void read(std::span<std::byte> to, const char* what) {
-    if (to.size() > left()) refuse(std::string("it ends within ") + what);
+    if (to.size() > left()) refuse_ggml(std::string("it ends within ") + what);
     while (!to.empty()) {
       if (at_ < begin_ || at_ >= begin_ + block_.size()) load();
       const std::size_t n = std::min(to.size(), begin_ + block_.size() - at_);
@@ -53,7 +57,7 @@ class Reader {
   std::int32_t number(const char* what, std::int32_t least, std::int32_t most) {
     const std::int32_t value = number(what);
     if (value < least || value > most)
-      refuse(std::string(what) + " is " + std::to_string(value) + ", expected " + std::to_string(least) +
+      refuse_ggml(std::string(what) + " is " + std::to_string(value) + ", expected " + std::to_string(least) +
              " to " + std::to_string(most));
     return value;
   }
@@ -65,7 +69,7 @@ class Reader {
   /// Bytes that are not read now.
   std::span<const std::byte> skip(std::size_t n, const std::string& what) {
     if (n > left())
-      refuse(what + " has " + std::to_string(n) + " bytes, but the file has only " + std::to_string(left()) +
+      refuse_ggml(what + " has " + std::to_string(n) + " bytes, but the file has only " + std::to_string(left()) +
              " more");
     at_ += n;
     return mapped_.bytes().subspan(at_ - n, n);
@@ -74,7 +78,7 @@ class Reader {
  private:
   void load() {
     begin_ = at_;
-    block_.resize(std::min(kBlock, left()));
+    block_.resize(std::min(kReadBytes, left()));
     mapped_.read(mapped_.bytes().subspan(begin_, block_.size()), block_);
   }
 
@@ -89,15 +93,15 @@ DType type_of(std::int32_t id, const GgmlFile& file, const std::string& what) {
   if (!type)
     throw Error(ErrorCode::kUnsupported,
                 "ggml file: " + what + " has the unknown type " + std::to_string(id));
-  if (info(*type).block_elements > 1 && file.file_type / kVersionFactor != kQuantizationVersion)
+  if (info(*type).block_elements > 1 && !is_current(*type, file.file_type / kVersionFactor))
     throw Error(ErrorCode::kUnsupported,
                 "ggml file: its quantized tensors have a layout from before version 2; quantize "
                 "the model again with a current whisper.cpp");
   return *type;
 }
 
-WeightFile::Tensor read_tensor(Reader& reader, const GgmlFile& file) {
-  const std::int32_t rank = reader.number("a tensor's number of dimensions", 1, kMaxRank);
+WeightFile::Tensor read_tensor(GgmlReader& reader, const GgmlFile& file) {
+  const std::int32_t rank = reader.number("a tensor's number of dimensions", 1, kMaxGgmlRank);
   const std::int32_t n_name = reader.number("the length of a tensor's name", 1, kMaxNameBytes);
   const std::int32_t type = reader.number("a tensor's type");
   WeightFile::Tensor tensor;
@@ -106,13 +110,13 @@ WeightFile::Tensor read_tensor(Reader& reader, const GgmlFile& file) {
     const std::int32_t size = reader.number("a tensor's size", 1, 1 << 30);
     tensor.shape.insert(tensor.shape.begin(), size);
     if (__builtin_mul_overflow(n, std::int64_t{size}, &n) || n > std::int64_t{1} << 48)
-      refuse("a tensor has a shape that no memory has");
+      refuse_ggml("a tensor has a shape that no memory has");
   }
   tensor.name = reader.bytes(n_name, "a tensor's name");
   const std::string what = "tensor '" + tensor.name.substr(0, 120) + "'";
   tensor.dtype = type_of(type, file, what);
   if (tensor.shape.back() % info(tensor.dtype).block_elements != 0)
-    refuse(what + " has rows that are not whole blocks of its type");
+    refuse_ggml(what + " has rows that are not whole blocks of its type");
   tensor.bytes =
       reader.skip(to_size(n / tensor.shape.back()) * row_bytes(tensor.dtype, tensor.shape.back()), what);
   return tensor;
@@ -121,8 +125,8 @@ WeightFile::Tensor read_tensor(Reader& reader, const GgmlFile& file) {
 }  // namespace
 
 GgmlFile read_ggml(const base::MappedFile& mapped) {
-  Reader reader(mapped);
-  if (static_cast<std::uint32_t>(reader.number("its magic")) != kGgmlMagic) refuse("it has another magic");
+  GgmlReader reader(mapped);
+  if (static_cast<std::uint32_t>(reader.number("its magic")) != kGgmlMagic) refuse_ggml("it has another magic");
   constexpr std::int32_t kMost = 1 << 24;
   GgmlFile file;
   const std::pair<const char*, std::int32_t*> sizes[] = {{"n_vocab", &file.n_vocab},
@@ -145,7 +149,7 @@ GgmlFile read_ggml(const base::MappedFile& mapped) {
   for (std::int32_t i = 0; i < n_tokens; ++i)
     file.tokens.push_back(reader.bytes(reader.number("the length of a token", 0, kMaxTokenBytes), "a token"));
   while (reader.left() > 0) {
-    if (file.tensors.size() == kMaxTensors) refuse("it has too many tensors");
+    if (file.tensors.size() == kMaxTensors) refuse_ggml("it has too many tensors");
     file.tensors.push_back(read_tensor(reader, file));
   }
   return file;
