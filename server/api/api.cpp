@@ -229,9 +229,15 @@ void Api::serve_on(HttpServer& http) {
 }
 
 std::shared_ptr<BodySink> Api::sink_for(const HttpRequest& head) {
-  if (files_ == nullptr || head.method != "POST" || head.path != "/v1/files") return nullptr;
+  const bool transcribes = head.path.starts_with("/v1/audio/");
+  if (head.method != "POST" || (!transcribes && (files_ == nullptr || head.path != "/v1/files")))
+    return nullptr;
   const std::optional<std::string> key = key_of(head);
   if (!key || refuse_stranger(head, setup_.origins)) return nullptr;
+  if (transcribes) {
+    const auto boundary = boundary_of(head.header("Content-Type"));
+    return boundary ? std::make_shared<FormSink>(*boundary, form_bytes_) : nullptr;
+  }
   return files_->sink(head.header("Content-Type"), *key);
 }
 
@@ -438,7 +444,7 @@ void Api::start(const Route& route, Job job) {
     try {
       shared->check_wanted();
       if (route.transcribes) {
-        Form form = read_form(shared->exchange->request());
+        Form form = take_form(shared->exchange->request());
         shared->body = std::move(form.fields);
         shared->file = std::move(form.file);
       } else if (route.method != "GET" && !route.uploads) {

@@ -159,6 +159,7 @@ class Api {
   std::unique_ptr<Workers> large_workers_;
   /// For requests with images or audio: encoders take seconds, and other requests must not wait for them.
   std::unique_ptr<Workers> media_workers_;
+  const std::shared_ptr<std::atomic<std::size_t>> form_bytes_ = std::make_shared<std::atomic<std::size_t>>(0);
   std::unique_ptr<Workers> speech_workers_;  ///< For transcriptions, one after another.
   std::unique_ptr<Files> files_;             ///< Null: the server keeps no files.
 };

@@ -5,7 +5,6 @@
 #include <charconv>
 
 #include "api/error.h"
-#include "files/multipart.h"
 
 namespace weft::server {
 namespace {
@@ -27,54 +26,60 @@ Json typed(const std::string& name, const std::string& value) {
   return value;
 }
 
-class FormReader final : public FormHandler {
- public:
-  Form form;
-
-  void begin_part(FormPart part) override {
-    name_ = std::move(part.name);
-    value_.clear();
-    if (!is_file()) return;
-    if (form.file) throw bad_request("file", "the form has two parts 'file'");
-    form.file.emplace();
-  }
-  void add(std::string_view bytes) override {
-    if (is_file()) return void(form.file->append(bytes));
-    if (bytes.size() > kMostPartBytes - value_.size())
-      throw bad_request(
-          "", fmt::format("a part of the form other than 'file' has more than {} bytes", kMostPartBytes));
-    value_ += bytes;
-  }
-  void end_part() override {
-    if (is_file()) return;
-    const bool is_element = name_.ends_with("[]");
-    if (is_element) name_.resize(name_.size() - 2);
-    Json& field = form.fields[name_];
-    if (is_element) {
-      if (!field.is_array()) field = Json::array();
-      field.push_back(value_);
-    } else {
-      field = typed(name_, value_);
-    }
-  }
-
- private:
-  bool is_file() const { return name_ == "file"; }
-
-  std::string name_, value_;
-};
-
 }  // namespace
 
-Form read_form(const HttpRequest& request) {
-  const auto boundary = boundary_of(request.header("Content-Type"));
-  if (!boundary)
+void FormSink::put(std::string piece, std::function<void()> taken) {
+  if (error_ == nullptr) {
+    try {
+      n_held_ += piece.size();
+      if ((*held_ += piece.size()) > kMostHeld)
+        throw unavailable("overloaded", "too many files are being received; try again");
+      reader_.read(piece);
+    } catch (...) {
+      error_ = std::current_exception();
+      form_ = {};
+    }
+  }
+  taken();
+}
+
+Form FormSink::take() {
+  if (error_ != nullptr) std::rethrow_exception(error_);
+  reader_.finish();
+  return std::move(form_);
+}
+
+void FormSink::begin_part(FormPart part) {
+  name_ = std::move(part.name);
+  value_.clear();
+  if (name_ != "file") return;
+  if (form_.file) throw bad_request("file", "the form has two parts 'file'");
+  form_.file.emplace();
+}
+
+void FormSink::add(std::string_view bytes) {
+  if (name_ == "file") return void(form_.file->append(bytes));
+  if (bytes.size() > kMostPartBytes - value_.size())
+    throw bad_request(
+        "", fmt::format("a part of the form other than 'file' has more than {} bytes", kMostPartBytes));
+  value_ += bytes;
+}
+
+void FormSink::end_part() {
+  if (name_ == "file") return;
+  const bool is_element = name_.ends_with("[]");
+  if (is_element) name_.resize(name_.size() - 2);
+  Json& field = form_.fields[name_];
+  if (!is_element) return void(field = typed(name_, value_));
+  if (!field.is_array()) field = Json::array();
+  field.push_back(value_);
+}
+
+Form take_form(const HttpRequest& request) {
+  const auto sink = std::dynamic_pointer_cast<FormSink>(request.sink);
+  if (sink == nullptr)
     throw bad_request("", "the body must be a form (multipart/form-data) with the parts 'file' and 'model'");
-  FormReader handler;
-  MultipartReader reader(*boundary, handler);
-  reader.read(request.body);
-  reader.finish();
-  return std::move(handler.form);
+  return sink->take();
 }
 
 }  // namespace weft::server

@@ -28,7 +28,10 @@ constexpr Signature kSignatures[] = {
     {"\x89HDF"sv, "an HDF5 file; weft reads GGUF, and converts safetensors"},
     {"tjgg"sv, "a file of llama.cpp from before GGUF; convert the original model again"},
     {"fmgg"sv, "a file of llama.cpp from before GGUF; convert the original model again"},
-    {"lmgg"sv, "a file of llama.cpp from before GGUF; convert the original model again"},
+    {"lmgg"sv,
+     "a Whisper model of whisper.cpp, which weft transcribe and weft serve read, or a file of llama.cpp from "
+     "before GGUF; "
+     "convert the original model again"},
     {"algg"sv, "a LoRA adapter of llama.cpp from before GGUF; convert the original adapter again"},
 };
 

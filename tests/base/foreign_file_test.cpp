@@ -30,6 +30,7 @@ TEST(ForeignFile, IsNamedByItsBeginning) {
       {"\x1f\x8b\x08", "gzip"},
       {"\x28\xb5\x2f\xfd", "zstd"},
       {"tjgg\3", "before GGUF"},
+      {"lmgg\x98\xca", "weft transcribe"},
       {"{\"error\": \"Entry not found\"}", "JSON"},
       {std::string(64, '\0'), "not complete"},
   };

@@ -65,7 +65,7 @@ class Case(unittest.TestCase):
 
 
 class Usage(Case):
-    COMMANDS = ["run", "chat", "serve", "embed", "rerank", "tokenize", "inspect", "convert", "quantize", "imatrix", "perplexity", "split", "merge", "lora-merge", "bench", "pull", "models", "devices", "test-backend", "health",
+    COMMANDS = ["run", "chat", "serve", "embed", "rerank", "transcribe", "tokenize", "inspect", "convert", "quantize", "imatrix", "perplexity", "split", "merge", "lora-merge", "bench", "pull", "models", "devices", "test-backend", "health",
                 "completion", "man", "version"]  # fmt: skip
 
     def test_help(self):

@@ -25,6 +25,8 @@ DATA = Path(os.environ["WEFT_TEST_DATA"])
 LLAMA = DATA / "golden" / "llama" / "model.gguf"
 BPE = DATA / "golden" / "gpt2" / "model.gguf"
 T5 = next(iter(sorted((DATA / "golden_sources").glob("*/model.gguf"))), None)
+WHISPER = DATA / "speech" / "model"
+SOUND = DATA / "speech" / "sound.wav"
 RERANKER = next(iter(sorted((DATA / "golden_encoders").glob("*rank*/model.gguf"))), None)
 LORA = DATA / "adapters" / "one.gguf"
 CONTROL = DATA / "adapters" / "control.gguf"
@@ -398,6 +400,18 @@ COMMANDS["rerank"] = (["-m", RERANKER, "-p", "one", "two", "three four", "-t", "
                           "lora-init-without-apply": Untested("encoders refuse adapters: see --lora"),
                           "control-vector-layer-range": Untested("encoders refuse control vectors: see --control-vector"),
                       })
+COMMANDS["transcribe"] = (["-m", WHISPER, SOUND, "-t", "1", "--language", "de"], "",
+                          TALK | {
+                              "model": Effect(["-m", "nosuch.bin"]),
+                              "threads": Refused(["-t", "4096"]),
+                              "device": Effect(["--device", "nosuch"]),
+                              "language": Effect(["--language", "klingon"]),
+                              "translate": Effect(["--translate"]),
+                              "prompt": Effect(["--prompt", "and the thing and the thing"]),
+                              "temperature": Effect(["--temperature", "1"]),
+                              "output": Effect(["--output", "srt", "--output-dir", "."]),
+                              "output-dir": Effect(["--output-dir", "nosuch"], among=("--output", "txt")),
+                          })
 COMMANDS["bench"] = (["-m", LLAMA, "-p", "4", "-n", "0", "-r", "1", "-t", "1", "-o", "csv"], "",
                      MODEL | TALK | {
                          # A run takes seconds, so these end before it.

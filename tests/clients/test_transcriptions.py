@@ -168,9 +168,19 @@ def test_other_endpoints_are_refused(whisper):
     assert get(whisper.address, "/props")[0].status == 503
 
 
-def test_language_models_do_not_transcribe(server):
-    answer, body = send(server, [("file", wav(0.5), "a.wav"), ("model", server.model)])
+def test_beside_a_language_model(start_server):
+    both = start_server("-m", DATA / "golden" / "llama" / "model.gguf", "-m", DATA / "speech" / "model")
+    sound = ("file", wav(0.5), "a.wav")
+    answer, body = send(both, [sound, ("model", "model")])
     assert answer.status == 400 and b"no Whisper model" in body, body
+    answer, body = send(both, [sound, ("model", "model-2")])
+    assert answer.status == 200, body
+    answer, body = post(both.address, "/v1/completions", {"model": "model", "prompt": "x", "max_tokens": 2})
+    assert answer.status == 200, body
+    assert get(both.address, "/props")[0].status == 200
+    answer, body = send(both, [sound, ("model", "nosuch")])
+    assert answer.status == 404, body
+    assert both.stop() == 0, both.text()
 
 
 def test_many_clients(client):

@@ -109,7 +109,8 @@ TEST(WhisperFile, OldQuantizationsAreRefusedIfTheirBlocksDiffer) {
       ADD_FAILURE() << "read";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
-      EXPECT_NE(std::string(error.what()).find("quantize the model again"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("quantize the model again"), std::string::npos)
+          << error.what();
     }
   }
 }
