@@ -2,8 +2,8 @@
 """Makes tests/data/speech: a tiny Whisper model with random weights, and what transformers computes with it.
 
 `model` is the folder of Hugging Face: config.json, generation_config.json, tokenizer.json, model.safetensors. Its
-windows have 3 s. `rows.f32` are the encoder's states of the first window of tests/data/speech/sound.wav, and
-`logits.f32` the decoder's logits for the tokens in expected.json. That file also has the segments that `generate` makes
+windows have 3 s. `rows.f32` has the encoder's states for the first window of sound.wav. `logits.f32` has the decoder's
+logits for the tokens in expected.json. That file also has the segments that `generate` makes
 of the whole file, greedily and with timestamps, and a language. `mels80.f32` and `mels128.f32` are the spectrograms of
 the first window, frames by mels. Needs the packages numpy, tokenizers, torch and transformers.
 """

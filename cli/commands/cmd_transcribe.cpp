@@ -1,4 +1,4 @@
-// weft transcribe: speech to text.
+// weft transcribe: transcribes audio files.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -32,7 +32,7 @@ struct TranscribeOptions {
   std::vector<std::string> files;
   TranscribeParams params;
   float temperature = 0.0f;
-  std::set<std::string> formats;  ///< Endings of the files to write. Empty: the text is printed.
+  std::set<std::string> formats;  ///< Endings of the files to write. Empty: transcripts are printed.
   std::string folder;
 };
 
@@ -113,7 +113,8 @@ std::function<int()> prepare_transcribe(CLI::App& app) {
           options->formats.insert(word);
         }
       },
-      "write files with these endings next to each audio file: txt, srt, vtt, json (default: print the text)",
+      "write files with these endings next to each audio file: txt, srt, vtt, json (default: print the "
+      "transcript)",
       "A,B,...");
   app.add_option("--output-dir", options->folder, "folder for those files (default: the audio file's)")
       ->type_name("FOLDER");
@@ -125,7 +126,7 @@ std::function<int()> prepare_transcribe(CLI::App& app) {
 
 const Command kTranscribeCommand = {
     "transcribe", "[options] FILE...", "transcribe speech with a Whisper model",
-    "Prints the text of each audio file, or writes it to files with --output. JSON files have times of "
+    "Prints the transcript of each audio file, or writes it to files with --output. JSON files have times of "
     "segments\n"
     "and words.\n"
     "\n"

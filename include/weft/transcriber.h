@@ -1,6 +1,6 @@
 #pragma once
-// Speech to text with Whisper models (arXiv 2212.04356): files of whisper.cpp (ggml-*.bin), and GGUF files
-// that `weft convert` makes of Hugging Face folders.
+// Transcribes speech with Whisper models (arXiv 2212.04356): files of whisper.cpp (ggml-*.bin), and GGUF
+// files that `weft convert` makes of Hugging Face folders.
 //
 //   auto transcriber = weft::Transcriber::load("ggml-base.bin");
 //   weft::Transcript transcript = transcriber->transcribe(weft::read_sound_file("talk.mp3"));
@@ -46,23 +46,23 @@ struct TranscribedWord {
 };
 
 struct TranscribedSegment {
-  int id = 0;                               ///< Segments count from 0.
-  double start = 0.0, end = 0.0;            ///< Seconds from the begin of the audio, at most its duration.
-  std::string text = {};                    ///< Valid UTF-8.
-  std::vector<Token> tokens = {};           ///< With the timestamps around the text.
-  float temperature = 0.0f;                 ///< Of the sampling.
-  double mean_log_prob = 0.0;               ///< Of the window's tokens.
-  double compression_ratio = 0.0;           ///< Of the window's text, by zlib. Repetitions have high ratios.
-  double no_speech_prob = 0.0;              ///< The probability that the window has no speech.
-  int seek = 0;                             ///< The window's begin, in frames of 10 ms.
+  int id = 0;                      ///< Segments count from 0.
+  double start = 0.0, end = 0.0;   ///< Seconds from the begin of the audio, at most its duration.
+  std::string text = {};           ///< Valid UTF-8.
+  std::vector<Token> tokens = {};  ///< With the timestamps around them.
+  float temperature = 0.0f;        ///< Of the sampling.
+  double mean_log_prob = 0.0;      ///< Of the window's tokens.
+  double compression_ratio = 0.0;  ///< zlib's, for the window's transcript. Repetitions have high ratios.
+  double no_speech_prob = 0.0;     ///< The probability that the window has no speech.
+  int seek = 0;                    ///< The window's begin, in frames of 10 ms.
   std::vector<TranscribedWord> words = {};  ///< With TranscribeParams::words.
 };
 
 struct Transcript {
   std::string language = {};  ///< Its code. Empty if it is unknown because the audio has no speech.
-  double duration = 0.0;      ///< Of the audio, in seconds.
+  double duration = 0.0;      ///< The audio's, in seconds.
   std::vector<TranscribedSegment> segments = {};
-  std::string text() const;  ///< Of all segments, without white space around it.
+  std::string text() const;  ///< All segments' strings, without white space at the ends.
 };
 
 struct TranscribeParams {
@@ -79,8 +79,8 @@ struct TranscribeParams {
   float min_mean_log_prob = -1.0f;
   /// A window with a higher probability of no speech is skipped if its transcript is below min_mean_log_prob.
   float max_no_speech_prob = 0.6f;
-  bool condition_on_previous = true;  ///< The text of earlier windows is the prompt of the next one.
-  int max_tokens = 0;                 ///< Of a window; 0: half of the model's context, which is the most.
+  bool condition_on_previous = true;  ///< The transcripts of earlier windows are the prompt of the next one.
+  int max_tokens = 0;                 ///< For each window. 0: half of the model's context, the maximum.
   std::uint64_t seed = 0;             ///< Of sampling with temperatures above 0.
   /// Called with each segment once it is final.
   std::function<void(const TranscribedSegment&)> on_segment = nullptr;
@@ -91,8 +91,8 @@ struct TranscribeParams {
 /// Immutable after loading. Threads may share it; transcribe() calls run one after another.
 class Transcriber {
  public:
-  /// Throws Error kInvalidFile with the name of the wrong key or tensor, kUnsupported for a file that is no
-  /// Whisper model, kNotFound, kIo, and errors of devices.
+  /// Throws Error kInvalidFile with the name of the wrong key or tensor. Throws kUnsupported for other models
+  /// than Whisper's, kNotFound, kIo, and errors of devices.
   static std::shared_ptr<const Transcriber> load(const std::filesystem::path& path,
                                                  const TranscriberParams& params = {});
   ~Transcriber();

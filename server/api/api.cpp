@@ -509,8 +509,10 @@ void Api::run_with_model(const Route& route, const std::shared_ptr<Job>& job) {
                 bad_request("model",
                             fmt::format("the model '{}' only transcribes audio: use /v1/audio/transcriptions",
                                         job->model->spec.name)));
-  if (route.transcribes)
-    return work_on(*speech_workers_, route, job, [this, &route, job] { run(route, *job); });
+  if (route.transcribes && job->model->transcriber != nullptr) {
+    const auto use = std::make_shared<ServedModel::Use>(job->model);
+    return work_on(*speech_workers_, route, job, [this, &route, job, use] { run(route, *job); });
+  }
   const bool reads_media = job->model->vision != nullptr || job->model->audio != nullptr;
   if (!reads_media || !has_media(job->body)) return run(route, *job);
   work_on(*media_workers_, route, job, [this, &route, job] { run(route, *job); });

@@ -14,7 +14,7 @@ enum class TranscriptFormat : std::uint8_t { kJson, kText, kSrt, kVerboseJson, k
 /// The object of "verbose_json". `segments` and `words` select the lists that it has.
 Json verbose_json(const Transcript& transcript, bool translated, bool segments, bool words);
 
-/// The text of a whole response or file. Text has a newline at its end, as OpenAI's service sends it.
+/// A whole response or file. kText ends with a newline, as in responses of OpenAI's service.
 std::string format_transcript(const Transcript& transcript, TranscriptFormat format, bool translated,
                               bool segments, bool words);
 

@@ -124,7 +124,6 @@ void transcribe_audio(Job& job, bool translate) {
     if (model->stopped()) throw Error(ErrorCode::kUnavailable, "the server is shutting down");
     return !exchange->closed();
   };
-  const ServedModel::Use use(*job.model);
   if (order.stream) return stream_transcript(job, *transcriber, sound, std::move(order));
   const Transcript transcript = transcriber->transcribe(sound, order.params);
   const bool is_json =

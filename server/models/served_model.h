@@ -157,16 +157,16 @@ class ServedModel {
   void note_failure(std::string why);
   std::string failure() const;
 
-  /// Counts a transcription, for drain().
+  /// Counts a transcription that waits or runs, for drain().
   class Use {
    public:
-    explicit Use(ServedModel& model) : model_(model) { model_.count_use(1); }
-    ~Use() { model_.count_use(-1); }
+    explicit Use(std::shared_ptr<ServedModel> model) : model_(std::move(model)) { model_->count_use(1); }
+    ~Use() { model_->count_use(-1); }
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
 
    private:
-    ServedModel& model_;
+    const std::shared_ptr<ServedModel> model_;
   };
   /// Whether transcriptions must end now.
   bool stopped() const { return stopped_; }

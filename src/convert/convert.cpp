@@ -226,6 +226,7 @@ bool is_model_folder(const std::filesystem::path& path) {
 std::vector<std::string_view> convertible_architectures() {
   std::vector<std::string_view> names;
   for (const Family& family : families()) names.push_back(family.name);
+  names.push_back(kWhisperClass);
   return names;
 }
 

@@ -67,7 +67,7 @@ void apply_rules(const Vocabulary& v, std::span<const Token> generated, std::spa
       std::find_if(generated.rbegin(), generated.rend(), [&](Token token) { return v.is_timestamp(token); });
   // Segments have a length: only the start of the next one may be the same time.
   if (last != generated.rend()) forbid(v.first_timestamp, after_timestamp && !after_pair ? *last : *last + 1);
-  // If all timestamps together are more probable than any token of text, it is time for one.
+  // A timestamp follows if all timestamps together are more probable than any other token.
   const std::span<const float> all = logits;
   const auto first = to_size(v.first_timestamp);
   if (log_sum(all.subspan(first)) > static_cast<double>(largest(all.first(first))))

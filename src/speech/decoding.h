@@ -37,7 +37,7 @@ void apply_rules(const Vocabulary& vocabulary, std::span<const Token> generated,
 /// The probability of each of these tokens, among them.
 std::vector<float> probabilities(std::span<const float> logits, std::span<const Token> tokens);
 
-/// The bytes of a text, divided by those that zlib needs. 0: there is no text.
+/// The size of a string, divided by its size after compression by zlib. 0 for an empty string.
 double compression_ratio(const std::string& text);
 
 }  // namespace weft::speech

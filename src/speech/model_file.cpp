@@ -27,7 +27,7 @@ std::array<std::byte, 4> magic_of(const std::filesystem::path& path) {
 }
 constexpr auto kGgml = std::bit_cast<std::array<std::byte, 4>>(kGgmlMagic);
 
-/// A size of a tensor. The sizes of a model are those of its tensors.
+/// A size of a tensor. A model takes its sizes from its tensors.
 int size_of(const WeightFile& weights, const std::string& name, std::size_t rank, std::size_t axis,
             std::int64_t most) {
   const WeightFile::Tensor* const tensor = weights.find(name);

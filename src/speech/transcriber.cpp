@@ -17,11 +17,11 @@ using speech::kSecondsPerTimestamp;
 using speech::Vocabulary;
 
 constexpr int kFramesPerSecond = Sound::kSampleRate / audio::kHop;
-constexpr int kFramesPerRow = 2;  // Of the encoder's output, and of a timestamp.
+constexpr int kFramesPerRow = 2;  // A row of the encoder's output, or a step of timestamps.
 constexpr std::int64_t kFewestSamples = Sound::kSampleRate / 10;
 /// Two steps of 16 bits: dithered digital silence. Whisper invents sentences for it.
 constexpr float kSilence = 2.0f / 32768.0f;
-/// Above this temperature, text is no prompt for the next window.
+/// Transcripts sampled with a higher temperature do not become prompts.
 constexpr float kTrustedTemperature = 0.5f;
 constexpr std::size_t kMaxTemperatures = 16;
 
@@ -193,7 +193,7 @@ class Transcription {
                                 .seek = seek_});
   }
 
-  /// Of the segments from `first` on, which are those of a window of n frames.
+  /// Adds words to the segments from `first` on, which a window of n frames has.
   void add_words(std::size_t first, int n) {
     const std::vector<Token> begin = start();
     // Start, no timestamps, the tokens, and the end.
@@ -233,7 +233,7 @@ class Transcription {
   float loudest_ = 0.0f;
   int seek_ = 0;
   std::vector<Token> history_;        ///< The prompt of the next window.
-  std::vector<float> probabilities_;  ///< Of the window's tokens of text.
+  std::vector<float> probabilities_;  ///< The window's, without timestamps.
   Transcript result_;
 };
 

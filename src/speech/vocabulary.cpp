@@ -14,7 +14,7 @@
 namespace weft::speech {
 namespace {
 
-// Of the published models. Those that know several languages have at least so many tokens.
+// Published models for several languages have at least so many tokens.
 constexpr int kMultilingual = 51865;
 constexpr int kTimestamps = 1501;
 constexpr int kTasks = 8;  // End, start, the two tasks, start of LM, previous text, no speech, no timestamps.

@@ -1,5 +1,5 @@
 #pragma once
-// The tokens of a Whisper model: text, languages, tasks and timestamps.
+// The tokens of a Whisper model: characters, languages, tasks and timestamps.
 #include <optional>
 #include <span>
 #include <string>
@@ -30,11 +30,11 @@ class Vocabulary {
   int size() const { return n_vocab_; }
   bool is_timestamp(Token token) const { return token >= first_timestamp; }
   double seconds(Token timestamp) const { return (timestamp - first_timestamp) * kSecondsPerTimestamp; }
-  /// The text of the tokens below `end`; the others are left out. Valid UTF-8.
+  /// Detokenizes the tokens below `end`; others are left out. Valid UTF-8.
   std::string text(std::span<const Token> tokens) const;
   /// The bytes of one token.
   std::string bytes(Token token) const { return tokenizer_.piece(token); }
-  /// The tokens of plain text.
+  /// Tokenizes a string without special tokens.
   std::vector<Token> encode(std::string_view text) const {
     return tokenizer_.encode(text, {.add_special = false});
   }

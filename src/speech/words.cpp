@@ -182,7 +182,7 @@ void align_words(Decoder& decoder, const Vocabulary& vocabulary, std::span<const
   sequence.push_back(vocabulary.end);
   const std::size_t n_tokens = sequence.size();
   const auto m = to_size(n_rows);
-  // Row i is the token that predicts token i of the text; the last one predicts the end.
+  // Row i predicts token i, and the last row predicts the end.
   const std::size_t n = n_tokens - start.size() - 1;
   std::vector<float> cost(n * m, 0.0f), head(n_tokens * m);
   decoder.scores(sequence, [&](std::span<float> scores) {

@@ -30,8 +30,8 @@ void split_words(const Vocabulary& vocabulary, std::span<const Token> tokens, st
 void align_words(Decoder& decoder, const Vocabulary& vocabulary, std::span<const Token> start, int n_rows,
                  int n_heard, std::vector<AlignedWord>& words);
 
-/// The path of the lowest cost through a matrix {n, m} from its first to its last element: for each row the
-/// column where the path enters it.
+/// Finds the path of the lowest cost through a matrix {n, m}, from its first to its last element. Returns the
+/// column where the path enters each row.
 std::vector<int> warp(std::span<const float> cost, int n, int m);
 
 }  // namespace weft::speech

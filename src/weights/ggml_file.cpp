@@ -58,7 +58,7 @@ class GgmlReader {
     const std::int32_t value = number(what);
     if (value < least || value > most)
       refuse_ggml(std::string(what) + " is " + std::to_string(value) + ", expected " + std::to_string(least) +
-             " to " + std::to_string(most));
+                  " to " + std::to_string(most));
     return value;
   }
   std::string bytes(std::int32_t n, const char* what) {
@@ -69,8 +69,8 @@ class GgmlReader {
   /// Bytes that are not read now.
   std::span<const std::byte> skip(std::size_t n, const std::string& what) {
     if (n > left())
-      refuse_ggml(what + " has " + std::to_string(n) + " bytes, but the file has only " + std::to_string(left()) +
-             " more");
+      refuse_ggml(what + " has " + std::to_string(n) + " bytes, but the file has only " +
+                  std::to_string(left()) + " more");
     at_ += n;
     return mapped_.bytes().subspan(at_ - n, n);
   }
@@ -83,7 +83,7 @@ class GgmlReader {
   }
 
   const base::MappedFile& mapped_;
-  std::size_t at_ = 0, begin_ = 0;  // Of the next byte, and of the block.
+  std::size_t at_ = 0, begin_ = 0;  // Offsets of the next byte and of the block.
   std::vector<std::byte> block_;
 };
 
@@ -126,7 +126,8 @@ WeightFile::Tensor read_tensor(GgmlReader& reader, const GgmlFile& file) {
 
 GgmlFile read_ggml(const base::MappedFile& mapped) {
   GgmlReader reader(mapped);
-  if (static_cast<std::uint32_t>(reader.number("its magic")) != kGgmlMagic) refuse_ggml("it has another magic");
+  if (static_cast<std::uint32_t>(reader.number("its magic")) != kGgmlMagic)
+    refuse_ggml("it has another magic");
   constexpr std::int32_t kMost = 1 << 24;
   GgmlFile file;
   const std::pair<const char*, std::int32_t*> sizes[] = {{"n_vocab", &file.n_vocab},

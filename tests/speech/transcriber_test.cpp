@@ -114,6 +114,51 @@ TEST_F(Golden, ReadsAlignmentHeadsAndSuppressedTokens) {
   EXPECT_EQ(impl().file.vocabulary.suppressed.front(), 3);
 }
 
+/// A copy of the folder whose config.json has another value for a field.
+class Folder {
+ public:
+  Folder(const std::string& field, const nlohmann::json& value)
+      : path_(std::filesystem::temp_directory_path() / ("weft-whisper-" + std::to_string(::getpid()))) {
+    std::filesystem::copy(speech_dir() / "model", path_);
+    nlohmann::json config;
+    std::ifstream(path_ / "config.json") >> config;
+    config[field] = value;
+    std::ofstream(path_ / "config.json") << config;
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST(WhisperFolder, TypesAreConvertedAndRead) {
+  const ScratchFile file("typed.gguf");
+  for (const char* type : {"f16", "q8_0", "bf16"}) {
+    convert(speech_dir() / "model", file.path(), {.type = type});
+    const auto transcriber = Transcriber::load(file.path(), kCpu);
+    EXPECT_GT(transcriber->transcribe(tones(2.0), plain("de")).duration, 1.9) << type;
+  }
+}
+
+TEST(WhisperFolder, OtherNetworksAreRefused) {
+  const ScratchFile file("other.gguf");
+  const std::pair<const char*, nlohmann::json> fields[] = {{"activation_function", "relu"},
+                                                           {"tie_word_embeddings", false},
+                                                           {"scale_embedding", true},
+                                                           {"d_model", "wide"}};
+  for (const auto& [field, value] : fields) {
+    const Folder folder(field, value);
+    EXPECT_THROW(convert(folder.path(), file.path()), Error) << field;
+  }
+  // Heads that do not divide the width are found when the file is loaded.
+  const Folder folder("decoder_attention_heads", 3);
+  convert(folder.path(), file.path());
+  EXPECT_THROW(Transcriber::load(file.path(), kCpu), Error);
+}
+
 TEST(Mels, MatchTransformers) {
   const Sound sound = read_sound_file(speech_dir() / "sound.wav");
   for (const int n_mels : {80, 128}) {
