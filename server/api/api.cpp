@@ -229,7 +229,9 @@ void Api::serve_on(HttpServer& http) {
 }
 
 std::shared_ptr<BodySink> Api::sink_for(const HttpRequest& head) {
-  const bool transcribes = head.path.starts_with("/v1/audio/");
+  const bool transcribes = std::any_of(routes().begin(), routes().end(), [&](const Route& route) {
+    return route.transcribes && route.path == head.path;
+  });
   if (head.method != "POST" || (!transcribes && (files_ == nullptr || head.path != "/v1/files")))
     return nullptr;
   const std::optional<std::string> key = key_of(head);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <span>
 #include <utility>
 
@@ -14,6 +15,8 @@
 
 namespace weft::server {
 namespace {
+
+constexpr std::chrono::seconds kPingPeriod{10};
 
 struct TranscriptOrder {
   TranscribeParams params = {};
@@ -90,6 +93,15 @@ void stream_transcript(Job& job, const Transcriber& transcriber, const Sound& so
     std::string text = segment.text;
     if (std::exchange(is_first, false)) text.erase(0, std::min(text.find_first_not_of(' '), text.size()));
     write({{"type", "transcript.text.delta"}, {"delta", text}});
+  };
+  // Proxies close streams that are idle for long.
+  auto last_ping = std::chrono::steady_clock::now();
+  order.params.goes_on = [&, goes_on = std::move(order.params.goes_on)](double done) {
+    if (const auto now = std::chrono::steady_clock::now(); now - last_ping >= kPingPeriod) {
+      job.exchange->write(": ping\n\n");
+      last_ping = now;
+    }
+    return goes_on(done);
   };
   try {
     const Transcript transcript = transcriber.transcribe(sound, order.params);

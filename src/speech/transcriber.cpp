@@ -38,6 +38,9 @@ bool is_silent(std::span<const float> samples) {
   return std::all_of(samples.begin(), samples.end(), [](float x) { return std::abs(x) <= kSilence; });
 }
 
+/// whisper.cpp's word is "auto".
+bool is_detected(std::string_view language) { return language.empty() || language == "auto"; }
+
 /// A transcription in progress.
 class Transcription {
  public:
@@ -50,7 +53,7 @@ class Transcription {
         random_(params.seed),
         n_frames_(static_cast<int>(std::ssize(samples) / audio::kHop)) {
     result_.duration = static_cast<double>(samples.size()) / Sound::kSampleRate;
-    if (!params.language.empty()) result_.language = *language_code(params.language);
+    if (!is_detected(params.language)) result_.language = *language_code(params.language);
     const std::string_view prompt = trimmed(params.prompt);
     if (!prompt.empty()) history_ = vocabulary_.encode(" " + std::string(prompt));
   }
@@ -332,7 +335,7 @@ const TranscriberInfo& Transcriber::info() const { return impl_->info; }
 
 void Transcriber::check(const TranscribeParams& params) const {
   const Vocabulary& vocabulary = impl_->file.vocabulary;
-  if (!params.language.empty()) {
+  if (!is_detected(params.language)) {
     const auto code = language_code(params.language);
     if (!code)
       refuse("unknown language '" + params.language.substr(0, 64) +

@@ -770,6 +770,49 @@ class Rerank(Case):
         self.assertIn("leaves none", self.fail_with(1, "rerank", "-m", RERANKER, "-p", "a b " * 100, "y"))
 
 
+SPEECH = Path(os.environ["WEFT_TEST_DATA"]) / "speech"
+
+
+class Transcribe(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = tempfile.TemporaryDirectory()
+        cls.folder = Path(cls.scratch.name)
+        cls.model = cls.folder / "whisper.gguf"
+        converted = weft("convert", "-o", cls.model, SPEECH / "model")
+        assert converted.returncode == 0, converted.stderr
+        cls.sound = cls.folder / "talk.wav"
+        shutil.copy(SPEECH / "sound.wav", cls.sound)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.scratch.cleanup()
+
+    def test_transcripts_are_printed_or_written(self):
+        words = ["transcribe", "-m", self.model, self.sound, "--language", "german"]
+        printed = self.succeed(*words)
+        self.assertEqual(self.succeed(*words, self.sound), printed * 2)
+        self.assertEqual(self.succeed(*words, "--output", "txt,srt,vtt,json"), "")
+        written = {ending: self.sound.with_suffix("." + ending).read_text() for ending in ("txt", "srt", "vtt", "json")}
+        self.assertEqual(written["txt"], printed)
+        self.assertTrue(written["srt"].startswith("1\n00:00:0"))
+        self.assertTrue(written["vtt"].startswith("WEBVTT\n\n00:00:0"))
+        verbose = json.loads(written["json"])
+        self.assertEqual((verbose["task"], verbose["language"], verbose["text"] + "\n"), ("transcribe", "german", printed))
+        self.assertTrue(verbose["words"] and verbose["segments"])
+        (self.folder / "out").mkdir()
+        self.succeed(*words, "--output", "srt", "--output-dir", self.folder / "out")
+        self.assertEqual((self.folder / "out" / "talk.srt").read_text(), written["srt"])
+
+    def test_errors_name_the_wrong_input(self):
+        self.fail_with(2, "transcribe", "-m", self.model)
+        self.assertIn("nosuch.wav", self.fail_with(1, "transcribe", "-m", self.model, "nosuch.wav"))
+        self.assertIn("klingon", self.fail_with(1, "transcribe", "-m", self.model, self.sound, "--language", "klingon"))
+        self.assertIn("txt", self.fail_with(2, "transcribe", "-m", self.model, self.sound, "--output", "pdf"))
+        self.assertIn("not a Whisper model", self.fail_with(1, "transcribe", "-m", LLAMA, self.sound))
+        self.assertIn("unknown audio format", self.fail_with(1, "transcribe", "-m", self.model, LLAMA))
+
+
 class Inspect(Case):
     def test_json(self):
         info = json.loads(self.succeed("inspect", LLAMA, "--json"))

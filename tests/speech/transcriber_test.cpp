@@ -255,7 +255,7 @@ TEST(Transcriber, RefusesWrongParameters) {
   refuses(*transcriber, {.temperatures = {}}, "temperatures");
   refuses(*transcriber, {.temperatures = {std::numeric_limits<float>::quiet_NaN()}}, "temperatures");
   refuses(*transcriber, {.max_tokens = -1}, "max_tokens");
-  for (const char* language : {"en", "english", "English", "en-US", "EN"})
+  for (const char* language : {"", "auto", "en", "english", "English", "en-US", "EN"})
     EXPECT_NO_THROW(transcriber->check({.language = language})) << language;
   EXPECT_THROW(transcriber->transcribe({{std::numeric_limits<float>::infinity()}}), Error);
   // Small vocabularies are taken for English only, as the published ones are.
