@@ -126,9 +126,9 @@ std::function<int()> prepare_transcribe(CLI::App& app) {
 
 const Command kTranscribeCommand = {
     "transcribe", "[options] FILE...", "transcribe speech with a Whisper model",
-    "Prints the transcript of each audio file, or writes it to files with --output. JSON files have times of "
-    "segments\n"
-    "and words.\n"
+    "Prints the transcript of each audio file, or writes it to files with --output. JSON files have times "
+    "of\n"
+    "segments and words.\n"
     "\n"
     "Examples:\n"
     "  weft transcribe -m ggml-base.bin talk.mp3\n"
