@@ -66,7 +66,7 @@ struct Transcript {
 };
 
 struct TranscribeParams {
-  /// A code or an English name: "de", "german". Empty: detected in the first window.
+  /// A code or an English name: "de", "german". Empty or "auto": detected in the first window.
   std::string language = {};
   bool translate = false;  ///< Into English.
   /// Text that may precede the audio: names and terms to recognise. If it is long, its last part counts.

@@ -14,23 +14,23 @@ namespace weft::convert_impl {
 namespace {
 
 constexpr Rename kWhisperLayer[] = {{"self_attn.q_proj", "attn.query"},
-                             {"self_attn.k_proj", "attn.key"},
-                             {"self_attn.v_proj", "attn.value"},
-                             {"self_attn.out_proj", "attn.out"},
-                             {"self_attn_layer_norm", "attn_ln"},
-                             {"encoder_attn.q_proj", "cross_attn.query"},
-                             {"encoder_attn.k_proj", "cross_attn.key"},
-                             {"encoder_attn.v_proj", "cross_attn.value"},
-                             {"encoder_attn.out_proj", "cross_attn.out"},
-                             {"encoder_attn_layer_norm", "cross_attn_ln"},
-                             {"fc1", "mlp.0"},
-                             {"fc2", "mlp.2"},
-                             {"final_layer_norm", "mlp_ln"}};
+                                    {"self_attn.k_proj", "attn.key"},
+                                    {"self_attn.v_proj", "attn.value"},
+                                    {"self_attn.out_proj", "attn.out"},
+                                    {"self_attn_layer_norm", "attn_ln"},
+                                    {"encoder_attn.q_proj", "cross_attn.query"},
+                                    {"encoder_attn.k_proj", "cross_attn.key"},
+                                    {"encoder_attn.v_proj", "cross_attn.value"},
+                                    {"encoder_attn.out_proj", "cross_attn.out"},
+                                    {"encoder_attn_layer_norm", "cross_attn_ln"},
+                                    {"fc1", "mlp.0"},
+                                    {"fc2", "mlp.2"},
+                                    {"final_layer_norm", "mlp_ln"}};
 constexpr Rename kWhisperWhole[] = {{"encoder.conv1", "encoder.conv1"},
-                             {"encoder.conv2", "encoder.conv2"},
-                             {"encoder.layer_norm", "encoder.ln_post"},
-                             {"decoder.layer_norm", "decoder.ln"},
-                             {"decoder.embed_tokens", "decoder.token_embedding"}};
+                                    {"encoder.conv2", "encoder.conv2"},
+                                    {"encoder.layer_norm", "encoder.ln_post"},
+                                    {"decoder.layer_norm", "decoder.ln"},
+                                    {"decoder.embed_tokens", "decoder.token_embedding"}};
 
 std::string_view renamed(std::span<const Rename> names, std::string_view from, const std::string& full) {
   for (const Rename& name : names)

@@ -196,7 +196,13 @@ void Decoder::step(std::span<const Token> tokens, std::size_t n_known, std::span
   known_.clear();  // Until they are stored.
   plan_.run(symbols, inputs);
   is_set_ = true;
-  for (std::vector<float>& values : heard_.values) values = {};
+  // Only scores() still needs some of the keys.
+  for (std::size_t i = 0; i < heard_.keys.size(); ++i) {
+    heard_.values[i] = {};
+    if (std::none_of(heads_.begin(), heads_.end(),
+                     [&](const AlignmentHead& one) { return to_size(one.layer) == i; }))
+      heard_.keys[i] = {};
+  }
   known_.assign(tokens.begin(), tokens.end());
 }
 
