@@ -28,12 +28,12 @@ constexpr std::chrono::seconds kMaxWait{60};
 std::exception_ptr as_pointer(const ApiError& error) { return std::make_exception_ptr(error); }
 
 // The error of a request that gets no model.
-ApiError no_model(const std::string& message, double retry_after_ms = 1000.0) {
+constexpr double kModelRetryMs = 1000.0;
+ApiError no_model(const std::string& message, double retry_after_ms = kModelRetryMs) {
   return unavailable("unavailable", message, retry_after_ms);
 }
 ApiError no_room() {
-  constexpr double kRetryMs = 1000.0;
-  return unavailable(kNoRoom, "other models use the memory; the request waits for them", kRetryMs);
+  return unavailable(kNoRoom, "other models use the memory; the request waits for them", kModelRetryMs);
 }
 ApiError shutting_down() { return no_model("the server is shutting down"); }
 

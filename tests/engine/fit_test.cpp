@@ -209,7 +209,9 @@ TEST(Fit, CountsTheStatesThatContextsKeep) {
         EXPECT_EQ(report->devices[d].workspace, memory[d].steps) << family;
       }
       bytes[drafts ? 1 : 0] = small(*report).cache;
-      if (drafts) EXPECT_EQ(bytes[1] > bytes[0], model->info().recurrent) << family;
+      if (drafts) {
+        EXPECT_EQ(bytes[1] > bytes[0], model->info().recurrent) << family;
+      }
     }
   }
 }
