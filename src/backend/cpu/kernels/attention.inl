@@ -38,8 +38,7 @@ class Tile {
         padded_v_dim_(static_cast<int>(attention_padded(static_cast<std::size_t>(v_dim_)))),
         k_page_bytes_(cache_page_bytes(args.layout.k_type, args.layout.n_kv_heads, k_dim_)),
         v_page_bytes_(cache_page_bytes(args.layout.v_type, args.layout.n_kv_heads, v_dim_)),
-        at_(attention_scratch(static_cast<std::size_t>(tile.n_rows * group_),
-                              static_cast<std::size_t>(k_dim_), static_cast<std::size_t>(v_dim_))),
+        at_(attention_scratch(static_cast<std::size_t>(tile.n_rows * group_), args.layout)),
         scratch_(reinterpret_cast<float*>(scratch)) {}
 
   void run() {

@@ -25,7 +25,7 @@ struct AttentionScratch {
   std::size_t take;
   std::size_t k_page;   ///< [k_head_dim][16] x 4: K of one page as floats
   std::size_t v_page;   ///< [64][padded v_head_dim]
-  std::size_t v_words;  ///< V's words of one page as floats
+  std::size_t v_words;  ///< [64] x words of a cell: V's words of one page as floats, if it has such
   std::size_t size;
 };
 
@@ -34,10 +34,10 @@ static constexpr std::size_t attention_padded(std::size_t n) {
 }
 
 /// For m query rows (batch rows x heads that share a KV head).
-static constexpr AttentionScratch attention_scratch(std::size_t m, std::size_t k_head_dim,
-                                                    std::size_t v_head_dim) {
+static constexpr AttentionScratch attention_scratch(std::size_t m, const CacheLayout& layout) {
   const std::size_t rows = attention_padded(m);
-  const std::size_t v_dim = attention_padded(v_head_dim);
+  const std::size_t k_head_dim = to_size(layout.k_head_dim);
+  const std::size_t v_dim = attention_padded(to_size(layout.v_head_dim));
   AttentionScratch s{};
   s.queries = 0;
   s.scores = s.queries + rows * k_head_dim;
@@ -52,7 +52,7 @@ static constexpr AttentionScratch attention_scratch(std::size_t m, std::size_t k
   s.k_page = s.take + rows;
   s.v_page = s.k_page + kPageCells * k_head_dim;
   s.v_words = s.v_page + kPageCells * v_dim;
-  s.size = s.v_words + kPageCells * v_dim / kCacheBlock * kMaxCacheWords;
+  s.size = s.v_words + kPageCells * cache_words(layout.v_type, layout.v_head_dim);
   return s;
 }
 

@@ -16,10 +16,7 @@ std::size_t v_page_bytes(const CacheLayout& layout) {
 std::size_t attention_scratch_bytes(const AttentionArgs& args) {
   const CacheLayout& layout = args.layout;
   const int group = args.n_heads / layout.n_kv_heads;
-  return sizeof(float) * attention_scratch(static_cast<std::size_t>(kAttentionRows * group),
-                                           static_cast<std::size_t>(layout.k_head_dim),
-                                           static_cast<std::size_t>(layout.v_head_dim))
-                             .size;
+  return sizeof(float) * attention_scratch(static_cast<std::size_t>(kAttentionRows * group), layout).size;
 }
 
 std::int64_t attention_pages(const AttentionTile& tile) {

@@ -41,7 +41,6 @@ static constexpr int cache_block_words(DType type) {
   return is_quantised_cache(type) ? 1 + (has_cache_min(type) ? 1 : 0) + (has_cache_fifth_bits(type) ? 2 : 0)
                                   : 0;
 }
-inline constexpr std::size_t kMaxCacheWords = 4;  ///< The most words of a block.
 /// Dims of a unit.
 static constexpr int cache_unit_dims(DType type) {
   return is_quantised_cache(type) && type != DType::kQ8_0 ? 2 : 1;
