@@ -35,6 +35,12 @@ build: setup ## build what is installed: the program (build/release/weft), the l
 cuda: build ## the module of NVIDIA GPUs (build/release/weft_backend_cuda.so); needs nvcc of CUDA 12 or later
 	@cmake --build --preset release -j $(JOBS) --target weft_backend_cuda_module
 
+.PHONY: gpu-check
+gpu-check: setup ## what to take to a machine that has a GPU of NVIDIA and nothing else (build/gpu-check.tar.xz)
+	@$(call configure,release)
+	@cmake --build --preset release -j $(JOBS) --target gpu_check
+	@./scripts/pack_gpu_check.sh
+
 .PHONY: deb
 deb: build ## Debian packages of the program and the library (build/release/*.deb)
 	@./scripts/setup.sh deb
