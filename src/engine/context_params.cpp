@@ -58,6 +58,24 @@ int multiple_of(CacheType type) {
   return type == CacheType::kBF16 ? kBF16Pair : static_cast<int>(info(dtype_of(type)).block_elements);
 }
 
+/// The size of a head that does not fit into this type: of `head_dim`, or of layers with windows, which may
+/// have heads of their own. 0: all fit.
+int misfit(CacheType type, int head_dim, const model::HParams& hparams) {
+  const int window_dim = hparams.window ? hparams.window->head_dim : 0;
+  for (const int dim : {head_dim, window_dim})
+    if (dim % multiple_of(type) != 0) return dim;
+  return 0;
+}
+
+DType cache_dtype(const char* what, CacheType type, int head_dim, const model::HParams& hparams) {
+  const DTypeInfo& dtype = info(dtype_of(type));
+  if (const int dim = misfit(type, head_dim, hparams); dim != 0)
+    refuse("heads of " + std::to_string(dim) + " elements cannot be kept as " + std::string(dtype.name) +
+           " in the " + what + " cache, which takes multiples of " + std::to_string(multiple_of(type)) +
+           "; use f16");
+  return dtype.type;
+}
+
 }  // namespace
 
 ContextParams fill_in(ContextParams p, const ModelInfo& info, CacheType cache, bool finds_best) {
@@ -102,20 +120,16 @@ int checked_length(int n, const char* name, const ModelInfo& info) {
 }
 
 CacheType auto_cache_type(const model::HParams& hparams, DType fastest) {
-  const bool bf16 = fastest == DType::kBF16 && fits_cache(CacheType::kBF16, hparams.k_head_dim()) &&
-                    fits_cache(CacheType::kBF16, hparams.v_head_dim());
+  const bool bf16 = fastest == DType::kBF16 && misfit(CacheType::kBF16, hparams.k_head_dim(), hparams) == 0 &&
+                    misfit(CacheType::kBF16, hparams.v_head_dim(), hparams) == 0;
   return bf16 ? CacheType::kBF16 : CacheType::kF16;
 }
 
-bool fits_cache(CacheType type, int head_dim) { return head_dim % multiple_of(type) == 0; }
-
-DType cache_dtype(const char* what, CacheType type, int head_dim) {
-  const DTypeInfo& dtype = info(dtype_of(type));
-  if (!fits_cache(type, head_dim))
-    refuse("heads of " + std::to_string(head_dim) + " elements cannot be kept as " + std::string(dtype.name) +
-           " in the " + what + " cache, which takes multiples of " + std::to_string(multiple_of(type)) +
-           "; use f16");
-  return dtype.type;
+DType k_cache_dtype(CacheType type, const model::HParams& hparams) {
+  return cache_dtype("K", type, hparams.k_head_dim(), hparams);
+}
+DType v_cache_dtype(CacheType type, const model::HParams& hparams) {
+  return cache_dtype("V", type, hparams.v_head_dim(), hparams);
 }
 
 }  // namespace weft::engine

@@ -17,10 +17,9 @@ int checked_length(int n, const char* name, const ModelInfo& info);
 /// The meaning of CacheType::kAuto if all devices multiply caches of type `fastest` faster than others.
 CacheType auto_cache_type(const model::HParams& hparams, DType fastest);
 
-/// Whether this type can hold heads of `head_dim` elements.
-bool fits_cache(CacheType type, int head_dim);
-
-/// The type of a cache whose heads have `head_dim` elements. Throws Error kInvalidArgument.
-DType cache_dtype(const char* what, CacheType type, int head_dim);
+/// The types of the caches of K and V. Throws Error kInvalidArgument if a type cannot hold heads of the
+/// model, with windows or without.
+DType k_cache_dtype(CacheType type, const model::HParams& hparams);
+DType v_cache_dtype(CacheType type, const model::HParams& hparams);
 
 }  // namespace weft::engine

@@ -137,8 +137,8 @@ FileInfo inspect(const std::filesystem::path& path, const ContextParams& context
       engine::fill_in(context, *result.model, engine::auto_cache_type(h, cpu->best_cache_type()));
   const model::ModelGraph graph =
       model::build_graph(file, *description,
-                         engine::graph_sizes(params, engine::cache_dtype("K", params.k_type, h.k_head_dim()),
-                                             engine::cache_dtype("V", params.v_type, h.v_head_dim()), {1.0}));
+                         engine::graph_sizes(params, engine::k_cache_dtype(params.k_type, h),
+                                             engine::v_cache_dtype(params.v_type, h), {1.0}));
   result.model->weight_bytes = weight_bytes(graph, *cpu);
   result.cache = cache_need(graph, params);
   return result;

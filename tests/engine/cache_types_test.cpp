@@ -1,5 +1,6 @@
 // The types of cached keys and values: how near they come to F32, and that nothing else changes with them.
 #include "engine/test_support.h"
+#include "weft/error.h"
 
 namespace weft {
 namespace {
@@ -105,6 +106,23 @@ TEST_P(CacheTypes, OnlyQuantisedOnesAreRotated) {
   Context plain(model, params);
   const bool same = all_logits(rotated, tokens, 16) == all_logits(plain, tokens, 16);
   EXPECT_EQ(same, params.k_type < CacheType::kQ8_0);
+}
+
+TEST(CacheTypesOfWindows, HeadsOfWindowsMustFitToo) {
+  const auto model =
+      Model::load(test::golden_dir() / "gemma4" / "model.gguf");  // 32 elements, with windows 16.
+  for (const bool keys : {true, false}) {
+    ContextParams params = {.n_ctx = 64};
+    (keys ? params.k_type : params.v_type) = CacheType::kQ8_0;
+    try {
+      const Context context(model, params);
+      FAIL() << "heads of 16 elements have no whole block";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      EXPECT_NE(std::string(error.what()).find("heads of 16 elements"), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_NO_THROW(Context(model, {.n_ctx = 64}));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CacheTypes,

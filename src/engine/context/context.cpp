@@ -76,9 +76,8 @@ Context::Impl::Impl(std::shared_ptr<const Model> model_in, const ContextParams& 
                 .cancelled = &cancelled}) {}
 
 model::GraphSizes Context::Impl::sizes() const {
-  return engine::graph_sizes(params, engine::cache_dtype("K", params.k_type, hparams().k_head_dim()),
-                             engine::cache_dtype("V", params.v_type, hparams().v_head_dim()),
-                             model->impl().row_shares);
+  return engine::graph_sizes(params, engine::k_cache_dtype(params.k_type, hparams()),
+                             engine::v_cache_dtype(params.v_type, hparams()), model->impl().row_shares);
 }
 
 Context::Context(std::shared_ptr<const Model> model, const ContextParams& params)

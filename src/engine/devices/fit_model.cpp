@@ -176,8 +176,8 @@ model::GraphSizes expected_sizes(const PlacementParams& params, const ModelInfo&
                                  const model::HParams& hparams, int n_ctx) {
   if (info.encoder) return encoder_sizes(default_text_length(info), row_shares(params));
   const ContextParams context = expected_context(params, info, n_ctx);
-  return graph_sizes(context, cache_dtype("K", context.k_type, hparams.k_head_dim()),
-                     cache_dtype("V", context.v_type, hparams.v_head_dim()), row_shares(params));
+  return graph_sizes(context, k_cache_dtype(context.k_type, hparams), v_cache_dtype(context.v_type, hparams),
+                     row_shares(params));
 }
 
 std::vector<exec::MemoryNeed> memory_needs(const Graph& graph, std::span<Device* const> devices,
