@@ -44,8 +44,57 @@ const std::map<std::string, TranscriptFormat>& formats() {
   return kFormats;
 }
 
+std::filesystem::path output_path(const TranscribeOptions& options, const std::string& file,
+                                  const std::string& ending) {
+  std::filesystem::path to = file;
+  if (!options.folder.empty()) to = std::filesystem::path(options.folder) / to.filename();
+  return to.replace_extension(ending);
+}
+
+/// Two audio files of one name must not write one transcript.
+void check_outputs(const TranscribeOptions& options) {
+  std::map<std::filesystem::path, std::string> source_of;
+  for (const std::string& ending : options.formats)
+    for (const std::string& file : options.files) {
+      const auto to = output_path(options, file, ending);
+      const auto [known, is_new] = source_of.emplace(to.lexically_normal(), file);
+      if (!is_new)
+        throw UsageError(
+            fmt::format("{} and {} would both write {}; transcribe them in two runs, or use --output-dir",
+                        known->second, file, to.string()));
+    }
+}
+
+void transcribe_file(const TranscribeOptions& options, const Transcriber& transcriber,
+                     const std::string& file, const InterruptGuard& interrupt) {
+  const Sound sound = read_sound_file(file);
+  Progress progress(options.talk,
+                    fmt::format("transcribing {}", std::filesystem::path(file).filename().string()));
+  TranscribeParams now = options.params;
+  now.goes_on = [&](double fraction) {
+    progress.update(fraction);
+    return !interrupt.requested();
+  };
+  const Transcript transcript = transcriber.transcribe(sound, now);
+  progress.done();
+  if (options.formats.empty())
+    print(server::format_transcript(transcript, TranscriptFormat::kText, now.translate, true, true));
+  for (const std::string& ending : options.formats) {
+    const auto to = output_path(options, file, ending);
+    const bool replaces = is_there(to);
+    const std::string text =
+        server::format_transcript(transcript, formats().at(ending), now.translate, true, true);
+    base::AtomicFile out(to);
+    out.write(std::as_bytes(std::span(text)));
+    out.commit();
+    if (replaces) note_replaced(options.talk, to);
+    note(options.talk, fmt::format("wrote {}", to.string()));
+  }
+}
+
 int run(TranscribeOptions& options) {
   if (options.files.empty()) throw UsageError("give the audio files to transcribe");
+  check_outputs(options);
   options.params.temperatures.clear();
   for (float t = options.temperature; t < 1.01f; t += 0.2f) options.params.temperatures.push_back(t);
   const InterruptGuard interrupt;
@@ -55,34 +104,22 @@ int run(TranscribeOptions& options) {
   const auto transcriber = Transcriber::load(path, params);
   options.params.words = options.formats.contains("json");
   transcriber->check(options.params);
+  if (options.files.size() == 1) {
+    transcribe_file(options, *transcriber, options.files[0], interrupt);
+    return kExitOk;
+  }
+  // A file that cannot be read does not end the others.
+  bool failed = false;
   for (const std::string& file : options.files) {
-    const Sound sound = read_sound_file(file);
-    Progress progress(options.talk,
-                      fmt::format("transcribing {}", std::filesystem::path(file).filename().string()));
-    TranscribeParams now = options.params;
-    now.goes_on = [&](double fraction) {
-      progress.update(fraction);
-      return !interrupt.requested();
-    };
-    const Transcript transcript = transcriber->transcribe(sound, now);
-    progress.done();
-    if (options.formats.empty())
-      print(server::format_transcript(transcript, TranscriptFormat::kText, now.translate, true, true));
-    for (const std::string& ending : options.formats) {
-      std::filesystem::path to = file;
-      if (!options.folder.empty()) to = std::filesystem::path(options.folder) / to.filename();
-      to.replace_extension(ending);
-      const bool replaces = is_there(to);
-      const std::string text =
-          server::format_transcript(transcript, formats().at(ending), now.translate, true, true);
-      base::AtomicFile out(to);
-      out.write(std::as_bytes(std::span(text)));
-      out.commit();
-      if (replaces) note_replaced(options.talk, to);
-      note(options.talk, fmt::format("wrote {}", to.string()));
+    try {
+      transcribe_file(options, *transcriber, file, interrupt);
+    } catch (const Error& error) {
+      if (interrupt.requested()) throw;
+      fmt::print(stderr, "weft transcribe: {}: {}\n", file, error.what());
+      failed = true;
     }
   }
-  return kExitOk;
+  return failed ? kExitFailure : kExitOk;
 }
 
 std::function<int()> prepare_transcribe(CLI::App& app) {

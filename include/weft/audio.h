@@ -32,8 +32,9 @@ struct Sound {
 /// Reads WAV, FLAC, Ogg (Vorbis, Opus), AIFF and, with libsndfile 1.1 or later, MP3. Channels are averaged
 /// and resampled to kSampleRate. The bytes are untrusted. Throws Error kInvalidFile for a damaged file and
 /// for one without samples. Throws kUnsupported for files longer than kMaxSamples and for other formats; the
-/// message says how to convert them.
-Sound read_sound(std::span<const std::byte> bytes);
+/// message says how to convert them. `goes_on` is called every few thousand samples: false ends it with Error
+/// kCancelled.
+Sound read_sound(std::span<const std::byte> bytes, const std::function<bool()>& goes_on = nullptr);
 /// The same for a file on disk. Throws also kNotFound and kIo.
 Sound read_sound_file(const std::filesystem::path& path);
 

@@ -90,8 +90,13 @@ std::shared_ptr<ServedModel> any_loaded(const ModelPool& models, const HttpReque
   auto model = models.loaded(request.query_value("model"));
   const auto writes = [](const auto& one) { return one != nullptr && one->transcriber == nullptr; };
   if (writes(model)) return model;
-  for (const ModelState& state : models.states())
+  const std::vector<ModelState> states = models.states();
+  for (const ModelState& state : states)
     if (writes(state.model)) return state.model;
+  const bool transcribes = std::all_of(states.begin(), states.end(), [](const ModelState& state) {
+    return state.model != nullptr && state.model->transcriber != nullptr;
+  });
+  if (transcribes) throw bad_request("model", "all models are Whisper models, which transcribe audio only");
   throw unavailable("loading", "no model is loaded yet");
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -63,12 +64,13 @@ TranscriptOrder read_order(Job& job, bool translate) {
   return order;
 }
 
-Sound read_audio(const Job& job) {
+Sound read_audio(const Job& job, const std::function<bool(double)>& goes_on) {
   if (!job.file) throw bad_request("file", "the form has no part 'file'");
   if (job.file->empty()) throw bad_request("file", "the file is empty");
   try {
-    return read_sound(std::as_bytes(std::span(*job.file)));
+    return read_sound(std::as_bytes(std::span(*job.file)), [&] { return goes_on(0.0); });
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::kCancelled || error.code() == ErrorCode::kUnavailable) throw;
     throw bad_request("file", error.what());
   }
 }
@@ -130,12 +132,12 @@ void transcribe_audio(Job& job, bool translate) {
   } catch (const Error& error) {
     throw bad_request(order.params.language.empty() ? "model" : "language", error.what());
   }
-  const Sound sound = read_audio(job);
-  job.file.reset();
   order.params.goes_on = [exchange = job.exchange, model = job.model](double) {
     if (model->stopped()) throw Error(ErrorCode::kUnavailable, "the server is shutting down");
     return !exchange->closed();
   };
+  const Sound sound = read_audio(job, order.params.goes_on);
+  job.file.reset();
   if (order.stream) return stream_transcript(job, *transcriber, sound, std::move(order));
   const Transcript transcript = transcriber->transcribe(sound, order.params);
   const bool is_json =

@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kMaxChannels = 64;
 constexpr int kLowestRate = 1000, kHighestRate = 768000;
+constexpr float kLoudest = 1e6f;                // Programs that forget to scale give some 2^15.
 constexpr std::size_t kBlockSamples = 1 << 16;  // Samples of all channels that are read at a time.
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
 constexpr int kMpeg = 0x230000;  // SF_FORMAT_MPEG, which libsndfile has from 1.1 on.
@@ -120,7 +121,7 @@ class Resampler {
 
 }  // namespace
 
-Sound read_sound(std::span<const std::byte> bytes) {
+Sound read_sound(std::span<const std::byte> bytes, const std::function<bool()>& goes_on) {
   Bytes input{.data = bytes};
   SF_VIRTUAL_IO io = io_of_bytes();
   SF_INFO info{};
@@ -142,6 +143,7 @@ Sound read_sound(std::span<const std::byte> bytes) {
   Resampler resampler(info.samplerate);
   sf_count_t n_read = 0;  // The number of frames in the header is untrusted.
   while (true) {
+    if (goes_on && !goes_on()) throw Error(ErrorCode::kCancelled, "reading of the audio was cancelled");
     const sf_count_t n = sf_readf_float(file.get(), block.data(), static_cast<sf_count_t>(n_frames));
     if (n <= 0) break;
     n_read += n;
@@ -150,6 +152,8 @@ Sound read_sound(std::span<const std::byte> bytes) {
       for (std::size_t c = 0; c < n_channels; ++c) sum += block[i * n_channels + c];
       mono[i] = sum / static_cast<float>(n_channels);
       if (!std::isfinite(mono[i])) damaged("has samples that are not numbers");
+      if (std::abs(mono[i]) > kLoudest)
+        damaged("has samples that are far too large; floats are from -1 to 1");
     }
     resampler.add(std::span(mono).first(to_size(n)), false);
   }

@@ -30,6 +30,7 @@ constexpr Stranger kStrangers[] = {
     {"llada-moe", kDiffusion},
     {"rnd1", kDiffusion},
     {"diffusion-gemma", kDiffusion},
+    {"whisper", "transcribes audio: use weft transcribe, or weft serve with /v1/audio/transcriptions"},
     {"wavtokenizer-dec", "converts tokens to audio, which weft does not support"},
     {"eagle3", kDrafter},
     {"dflash", kDrafter},

@@ -170,6 +170,8 @@ TEST(SoundFile, RejectsOtherFormatsWithAdvice) {
   EXPECT_NE(complaint(wav(3, 1, 16000, 32, bytes_of<float>({std::numeric_limits<float>::quiet_NaN()})))
                 .find("samples that are not numbers"),
             std::string::npos);
+  EXPECT_NE(complaint(wav(3, 1, 16000, 32, bytes_of<float>({3e38f}))).find("far too large"),
+            std::string::npos);
   // Cut and damaged anywhere: audio or an error.
   const std::vector<std::byte> good = wav(1, 1, 16000, 16, samples);
   for (std::size_t n = 0; n < good.size(); ++n)
@@ -179,6 +181,19 @@ TEST(SoundFile, RejectsOtherFormatsWithAdvice) {
     std::vector<std::byte> damaged = good;
     for (int i = 0; i < 3; ++i) damaged[random() % damaged.size()] = static_cast<std::byte>(random());
     (void)complaint(damaged);
+  }
+}
+
+TEST(SoundFile, ReadingCanBeCancelled) {
+  const std::vector<std::byte> file = wav(1, 1, 16000, 16, bytes_of<std::int16_t>({1, 2, 3, 4}));
+  int n_asked = 0;
+  EXPECT_EQ(read_sound(file, [&] { return ++n_asked > 0; }).samples.size(), 4u);
+  EXPECT_GE(n_asked, 2);
+  try {
+    read_sound(file, [] { return false; });
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kCancelled);
   }
 }
 

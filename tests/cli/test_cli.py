@@ -809,6 +809,11 @@ class Transcribe(Case):
         self.assertIn("nosuch.wav", self.fail_with(1, "transcribe", "-m", self.model, "nosuch.wav"))
         self.assertIn("klingon", self.fail_with(1, "transcribe", "-m", self.model, self.sound, "--language", "klingon"))
         self.assertIn("txt", self.fail_with(2, "transcribe", "-m", self.model, self.sound, "--output", "pdf"))
+        self.assertIn("would both write", self.fail_with(2, "transcribe", "-m", self.model, "--output", "txt", "a.wav", "a.flac"))
+        # A file that cannot be read does not end the others.
+        several = weft("transcribe", "-m", self.model, "nosuch.wav", self.sound)
+        self.assertEqual((several.returncode, bool(several.stdout)), (1, True))
+        self.assertIn("nosuch.wav", several.stderr.decode())
         self.assertIn("not a Whisper model", self.fail_with(1, "transcribe", "-m", LLAMA, self.sound))
         self.assertIn("unknown audio format", self.fail_with(1, "transcribe", "-m", self.model, LLAMA))
 

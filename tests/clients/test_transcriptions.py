@@ -165,7 +165,11 @@ def test_other_endpoints_are_refused(whisper):
         assert get(whisper.address, path)[0].status == 200, path
     listed = json.loads(get(whisper.address, "/v1/models")[1])
     assert listed["models"][0]["capabilities"] == ["transcription"]
-    assert get(whisper.address, "/props")[0].status == 503
+    # Not 503, after which a client would wait for a model that never comes.
+    answer, body = get(whisper.address, "/props")
+    assert answer.status == 400 and b"transcribe" in body, body
+    answer, body = post(whisper.address, "/api/show", {"model": "model"})
+    assert answer.status == 200 and json.loads(body)["capabilities"] == ["transcription"], body
 
 
 def test_beside_a_language_model(start_server):

@@ -167,6 +167,18 @@ void ollama_show(Job& job) {
     const bool is_adapter =
         std::find(state.adapters.begin(), state.adapters.end(), whole) != state.adapters.end();
     if (state.name != whole && !is_adapter) continue;
+    const std::string modelfile = fmt::format("# weft serves this model without a Modelfile.\nFROM {}\n",
+                                              state.path.filename().string());
+    const std::string modified_at = ollama_time(facts_of(state.path).time);
+    if (state.model != nullptr && state.model->transcriber != nullptr)
+      return job.send({{"license", ""},
+                       {"modelfile", modelfile},
+                       {"parameters", ""},
+                       {"template", ""},
+                       {"details", {{"format", "gguf"}, {"family", "whisper"}}},
+                       {"model_info", {{"general.architecture", "whisper"}}},
+                       {"capabilities", {"transcription"}},
+                       {"modified_at", modified_at}});
     std::optional<FileInfo> file;
     const ModelInfo* info = info_of(state);
     if (info == nullptr) {
@@ -178,14 +190,13 @@ void ollama_show(Job& job) {
     const ChatTemplate* const own = model == nullptr ? nullptr : model->model->chat_template();
     const int n_ctx = model == nullptr ? info->n_ctx_train : model->n_ctx;
     return job.send({{"license", ""},
-                     {"modelfile", fmt::format("# weft serves this model without a Modelfile.\nFROM {}\n",
-                                               state.path.filename().string())},
+                     {"modelfile", modelfile},
                      {"parameters", fmt::format("num_ctx {}", n_ctx)},
                      {"template", own == nullptr ? std::string() : std::string(own->source())},
                      {"details", details_json(info)},
                      {"model_info", model_info_json(*info, n_ctx)},
                      {"capabilities", capabilities_of(*info, model)},
-                     {"modified_at", ollama_time(facts_of(state.path).time)}});
+                     {"modified_at", modified_at}});
   }
   throw not_found(name);
 }
