@@ -42,6 +42,18 @@ TEST(CudaPlan, StepsOfAnySizeGiveTheBitsOfAFreshPlan) {
   }
 }
 
+TEST(CudaPlan, HeadsWithoutRoomInAKernelAreLeftToTheCpu) {
+  const auto device = test::emulated_cuda();
+  for (const std::int64_t head_dim : {1024, 1025}) {
+    Graph graph;
+    const ValueId q = graph.add_input("q", DType::kF32, {2, head_dim}),
+                  begins = graph.add_input("begins", DType::kI32, {2}),
+                  ends = graph.add_input("ends", DType::kI32, {2});
+    const ValueId y = graph.add(ops::RaggedAttention{.n_heads = 1}, {q, q, q, begins, ends}, "y");
+    EXPECT_EQ(device->supports(graph, graph.node(graph.value(y).producer)), head_dim <= 1024) << head_dim;
+  }
+}
+
 TEST(CudaPlan, CancelledStepsMoveCellsAndTheNextOnesCompute) {
   const auto device = test::emulated_cuda();
   Graph graph;

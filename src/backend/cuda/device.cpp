@@ -25,6 +25,14 @@ std::int64_t product(std::span<const std::int64_t> dims) {
   return n;
 }
 
+/// Whether the kernel's arrays have room for the node (kernels/attention.h).
+bool has_room(const Graph& graph, const Node& node) {
+  constexpr std::int64_t kMaxColumns = 1024;
+  if (const auto* const op = get_op<ops::RaggedAttention>(node))
+    return graph.value(node.output).shape.columns() / op->n_heads <= kMaxColumns;
+  return true;
+}
+
 class CudaDevice final : public Device {
  public:
   CudaDevice(std::shared_ptr<Runtime> runtime, const std::string& backend, const std::string& name)
@@ -43,7 +51,9 @@ class CudaDevice final : public Device {
   }
   const DeviceInfo& info() const override { return info_; }
   bool in_order() const override { return true; }  // One stream.
-  bool supports(const Graph& graph, const Node& node) const override { return gpu::can_launch(graph, node); }
+  bool supports(const Graph& graph, const Node& node) const override {
+    return gpu::can_launch(graph, node) && has_room(graph, node);
+  }
 
   std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const override {
     if (shape.size() < 2) return row_bytes(kind == ValueKind::kWeight ? DType::kF32 : dtype, product(shape));

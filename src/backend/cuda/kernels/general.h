@@ -258,9 +258,9 @@ WEFT_KERNEL(128) bring_inputs(Arguments arguments) {
   for_each<128>(c, c.word(pair), [&](uint i) { target[i] = source[i]; });
 }
 
-/// Blocks of columns times a Hadamard matrix (ops::Hadamard): at most 1,024 columns.
+/// Blocks of columns times a Hadamard matrix (ops::Hadamard).
 WEFT_KERNEL(64) hadamard(Arguments arguments) {
-  constexpr uint kThreads = 64, kMaxBlock = 1024;
+  constexpr uint kThreads = 64, kMaxBlock = 512;  // As ops::Hadamard.
   WEFT_SHARED float values[kMaxBlock];
   const Call c{arguments};
   if (!c.has_work()) return;
