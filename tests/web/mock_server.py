@@ -3,7 +3,7 @@
 
     python3 tests/web/mock_server.py [--port 8090] [--key KEY] [--loading SECONDS] [--rate TOKENS_PER_SECOND]
 
-Words in the last message choose the response: math, mixed, wide (table), tool, slow, long N, schema, echo. Others choose a failure:
+Words in the last message choose the response: math, mixed, wide (table), tool, slow, endless, long N, schema, echo. Others choose a failure:
 error (in the middle), refuse (429), cut (the connection ends). Everything else gets the showcase with reasoning.
 """
 import argparse
@@ -314,7 +314,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             reasoning = answers.REASONING
         pieces = [("reasoning_content", p) for p in re.findall(r"\s*\S+\s?", reasoning)] + [("content", p) for p in re.findall(r"\s*\S{1,6}", text)]
-        rate = 6.0 if "slow" in words else self.server.rate
+        rate = 6.0 if "slow" in words or "endless" in words else self.server.rate
         self.begin_events()
         chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": body.get("model", MODELS[0])}
 
@@ -336,6 +336,9 @@ class Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
                 return None
             time.sleep(max(0.0, begun + 0.15 + (i + 1) / rate - time.time()))
+        while "endless" in words:  # Until the client leaves.
+            send({"content": " on"})
+            time.sleep(1 / rate)
         if tool:
             arguments = json.dumps(tool)
             send({"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": ""}}]})

@@ -436,12 +436,12 @@ def test_conversations_are_kept_searched_renamed_and_deleted(open_page):
 
 def test_a_response_continues_while_another_conversation_is_shown(open_page):
     page = open_page()
-    ask(page, "slow mixed", wait=False)
+    ask(page, "endless mixed", wait=False)
     page.wait_for_selector(f"{ANSWER} .prose:has-text('العربية')")
     page.keyboard.press("Control+Shift+O")
     ask(page, "echo beside")
     assert texts(page, ".message .prose") == ["echo beside", "beside"]
-    page.click(".conversation:has-text('slow mixed') a")
+    page.click(".conversation:has-text('endless mixed') a")
     assert page.get_attribute(".send", "aria-label") == "Stop"
     page.click(".send")
     page.wait_for_selector(f"{ANSWER} .figures:has-text('Stopped')")
@@ -449,7 +449,7 @@ def test_a_response_continues_while_another_conversation_is_shown(open_page):
 
 def test_a_conversation_that_is_deleted_while_it_grows_stays_away(open_page):
     page = open_page()
-    ask(page, "slow mixed", wait=False)
+    ask(page, "endless mixed", wait=False)
     page.wait_for_selector(f"{ANSWER} .prose:has-text('العربية')")
     page.click(".conversation.current button")
     page.click("[role=menuitem]:has-text('Delete')")
