@@ -3,6 +3,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -19,7 +20,9 @@ constexpr std::size_t kStackBytes = std::size_t{64} << 10;
 enum class State : std::uint8_t { kReady, kBarrier, kLanes, kDone };
 
 struct Fiber {
-  ucontext_t context = {};
+  ucontext_t context = {};  // Of its begin; later turns begin at `jump`, since jumps need no system call.
+  jmp_buf jump = {};
+  bool has_begun = false;
   std::unique_ptr<std::byte[]> stack;
   State state = State::kReady;
   LaneWords words = {};  // For an operation of the warp, which `work` does.
@@ -29,7 +32,7 @@ struct Fiber {
 struct Run {
   Index block, grid;
   std::vector<Fiber> fibers;
-  ucontext_t scheduler = {};
+  jmp_buf scheduler = {};
   const std::function<void()>* kernel = nullptr;
   unsigned self = 0;
 };
@@ -47,7 +50,7 @@ std::vector<std::unique_ptr<std::byte[]>> free_stacks;
 void wait(State state) {
   Fiber& self = running->fibers[running->self];
   self.state = state;
-  swapcontext(&self.context, &running->scheduler);
+  if (_setjmp(self.jump) == 0) _longjmp(running->scheduler, 1);
 }
 
 void enter() {
@@ -57,7 +60,11 @@ void enter() {
 
 void resume(unsigned i) {
   running->self = i;
-  swapcontext(&running->scheduler, &running->fibers[i].context);
+  Fiber& fiber = running->fibers[i];
+  if (_setjmp(running->scheduler) != 0) return;
+  if (fiber.has_begun) _longjmp(fiber.jump, 1);
+  fiber.has_begun = true;
+  setcontext(&fiber.context);
 }
 
 void run_block(std::vector<unsigned>& order) {
@@ -101,6 +108,8 @@ void run(const std::function<void()>& kernel, Index grid, unsigned n_threads) {
     free_stacks.pop_back();
   }
   running = &one;
+  ucontext_t begin = {};
+  getcontext(&begin);
   std::vector<unsigned> order(n_threads);
   for (unsigned i = 0; i < n_threads; ++i) order[i] = i;
   for (unsigned z = 0; z < grid.z; ++z)
@@ -108,7 +117,8 @@ void run(const std::function<void()>& kernel, Index grid, unsigned n_threads) {
       for (unsigned x = 0; x < grid.x; ++x) {
         one.block = {x, y, z};
         for (Fiber& fiber : one.fibers) {
-          getcontext(&fiber.context);
+          fiber.context = begin;
+          fiber.has_begun = false;
           fiber.context.uc_stack.ss_sp = fiber.stack.get();
           fiber.context.uc_stack.ss_size = kStackBytes;
           fiber.context.uc_link = nullptr;
