@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/runtime.h"
 #include "cuda_test_support.h"
+#include "weft/error.h"
 
 namespace weft {
 namespace {
@@ -102,6 +104,67 @@ TEST(CudaPlan, CancelledStepsMoveCellsAndTheNextOnesCompute) {
     plan->wait();
     EXPECT_EQ(floats(*ys)[5], 3.0f);
   }
+}
+
+/// An emulated GPU whose next launches can fail.
+class FailingRuntime final : public cuda::Runtime {
+ public:
+  bool fails = false;
+  int n_waits = 0;
+
+  const cuda::GpuProperties& properties() const override { return inner_->properties(); }
+  std::uint64_t memory_free() const override { return inner_->memory_free(); }
+  std::uint64_t allocate(cuda::Place place, std::size_t bytes) override {
+    return inner_->allocate(place, bytes);
+  }
+  void free(cuda::Place place, std::uint64_t address) noexcept override { inner_->free(place, address); }
+  void write(std::uint64_t to, std::span<const std::byte> bytes) override { inner_->write(to, bytes); }
+  void read(std::uint64_t from, std::span<std::byte> bytes) override { inner_->read(from, bytes); }
+  void clear(std::uint64_t at, std::size_t bytes) override { inner_->clear(at, bytes); }
+  void copy_in_order(std::uint64_t to, std::span<const std::byte> bytes) override {
+    inner_->copy_in_order(to, bytes);
+  }
+  void launch(const cuda::GridLaunch& one) override {
+    if (fails) throw Error(ErrorCode::kDevice, "no");
+    inner_->launch(one);
+  }
+  void launch(const cuda::LaunchGraph& graph) override { inner_->launch(graph); }
+  std::unique_ptr<cuda::Event> make_event() override { return inner_->make_event(); }
+  std::unique_ptr<cuda::LaunchGraph> make_graph(std::span<const cuda::GridLaunch> launches) override {
+    return inner_->make_graph(launches);
+  }
+  void wait_idle() noexcept override { ++n_waits; }
+
+ private:
+  std::shared_ptr<cuda::Runtime> inner_ = cuda::open_emulated();
+};
+
+TEST(CudaPlan, AStepThatFailsToStartLeavesNothingRunning) {
+  static std::shared_ptr<FailingRuntime> runtime;
+  runtime = std::make_shared<FailingRuntime>();
+  const Backend backend =
+      cuda::make_backend("failing", [] { return std::vector<std::shared_ptr<cuda::Runtime>>{runtime}; });
+  const auto device = backend.open("failing0", {});
+  Graph graph;
+  const ValueId x = graph.add_input("x", DType::kF32, {2}), y = graph.add(ops::Scale{2.0f}, {x}, "y");
+  graph.add_output(y);
+  const std::vector<std::int64_t> two = {2};
+  const auto xs = device->create_host_tensor(DType::kF32, two),
+             ys = device->create_host_tensor(DType::kF32, two);
+  Bindings bindings(graph.values().size(), nullptr);
+  bindings[static_cast<std::size_t>(x)] = xs.get();
+  bindings[static_cast<std::size_t>(y)] = ys.get();
+  const auto plan = device->compile(graph, bindings, {});
+  reinterpret_cast<float*>(xs->host().data())[1] = 1.5f;
+  runtime->fails = true;
+  const int n_waits = runtime->n_waits;
+  EXPECT_THROW(plan->submit({}, bindings, {}), Error);
+  plan->wait();
+  EXPECT_GT(runtime->n_waits, n_waits);
+  runtime->fails = false;
+  plan->submit({}, bindings, {});
+  plan->wait();
+  EXPECT_EQ(reinterpret_cast<const float*>(ys->host().data())[1], 3.0f);
 }
 
 }  // namespace

@@ -83,18 +83,16 @@ class CudaPlan final : public DevicePlan, private gpu::TableMemory {
     if (actual.tensors || !table_.is_bound() || bound_at_move_ != workspace_->n_moves()) bind(bindings);
     if (actual.shapes || actual.topology || is_first_ || table_.is_cut()) table_.set_sizes(symbols);
     is_first_ = false;
-    running_ = true;  // What was launched before an error is waited for.
     if (is_cancelled(cancelled_)) table_.cut();
-    begin_->record();
-    runtime_->copy_in_order(device_table_.address(), {host_table_.host(), host_table_.size()});
     const std::vector<GridLaunch> launches = launches_of_step();
     const Graphs::iterator known = find_graph(launches);
-    if (known != graphs_.end() && known->graph != nullptr) {
-      runtime_->launch(*known->graph);
-    } else {
-      for (const GridLaunch& one : launches) runtime_->launch(one);
+    try {
+      start(launches, known != graphs_.end() ? known->graph.get() : nullptr);
+    } catch (...) {
+      runtime_->wait_idle();  // No event is at the end of what was launched before the error.
+      throw;
     }
-    end_->record();
+    running_ = true;
     // The GPU works now. A kind of step that comes again gets a graph.
     if (known == graphs_.end()) {
       if (graphs_.size() == kMaxGraphs) graphs_.erase(graphs_.begin());
@@ -119,6 +117,17 @@ class CudaPlan final : public DevicePlan, private gpu::TableMemory {
   std::string describe() const override { return gpu::describe(table_.graph(), table_.program()); }
 
  private:
+  /// Adds a step to the stream: by the graph, where there is one.
+  void start(std::span<const GridLaunch> launches, const LaunchGraph* graph) {
+    begin_->record();
+    runtime_->copy_in_order(device_table_.address(), {host_table_.host(), host_table_.size()});
+    if (graph != nullptr) {
+      runtime_->launch(*graph);
+    } else {
+      for (const GridLaunch& one : launches) runtime_->launch(one);
+    }
+    end_->record();
+  }
   static Tensor& tensor_of(DeviceTensor& bound) {
     auto* const tensor = dynamic_cast<Tensor*>(&bound);
     WEFT_CHECK(tensor != nullptr);

@@ -20,7 +20,13 @@ WEFT_CONSTANT float kLowest = -3.4e38f;
 /// A kernel's view of its arguments.
 struct Call {
   const Arguments& a;
+  /// Read once: the host writes zeros there when the step is cancelled, also while the kernel runs. A stride
+  /// that became 0 would never end a loop.
+  const Index3 step_groups;
 
+  WEFT_DEVICE explicit Call(const Arguments& arguments)
+      : a(arguments), step_groups(read_groups(reinterpret_cast<const uint*>(arguments.push.step))) {}
+  WEFT_DEVICE static Index3 read_groups(const volatile uint* words) { return {words[0], words[1], words[2]}; }
   WEFT_DEVICE const uint* entry() const { return reinterpret_cast<const uint*>(a.push.step); }
   WEFT_DEVICE std::uint64_t address(uint i) const {
     return reinterpret_cast<const std::uint64_t*>(a.push.addresses)[a.push.tensors[i]];
@@ -40,10 +46,12 @@ struct Call {
   WEFT_DEVICE uint constant(uint i) const { return a.constants[i]; }
 
   // Of this step.
-  WEFT_DEVICE Index3 groups() const { return {entry()[0], entry()[1], entry()[2]}; }
+  WEFT_DEVICE Index3 groups() const { return step_groups; }
+  /// The same for all threads of a block, also if they read the groups before and after a cancellation. Else
+  /// some would miss the others' barriers, and what those threads put into shared memory.
   WEFT_DEVICE bool has_work() const {
     const Index3 b = block();
-    return b.x < entry()[0] && b.y < entry()[1] && b.z < entry()[2];
+    return all_of_block(b.x < step_groups.x && b.y < step_groups.y && b.z < step_groups.z);
   }
   WEFT_DEVICE uint n_rows() const { return entry()[3]; }
   WEFT_DEVICE uint word(uint i) const { return entry()[4u + i]; }

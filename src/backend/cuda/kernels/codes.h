@@ -12,7 +12,7 @@ WEFT_CONSTANT uint kBlock = 32;
 WEFT_DEVICE uint code_row_bytes(uint columns) { return (columns + columns / kBlock * 8u + 15u) / 16u * 16u; }
 
 /// The scale and the sums of 32 columns.
-struct BlockScale {
+struct alignas(8) BlockScale {
   float scale;
   uint sums;
   WEFT_DEVICE int low() const { return static_cast<std::int16_t>(sums & 0xffffu); }
@@ -24,6 +24,10 @@ struct CodeRow {
   std::uint8_t* bytes;
   uint columns;
   WEFT_DEVICE uint* codes(uint block) const { return reinterpret_cast<uint*>(bytes + block * kBlock); }
+  /// Of one half of a block.
+  WEFT_DEVICE Words4 half(uint block, uint i) const {
+    return reinterpret_cast<const Words4*>(bytes + block * kBlock)[i];
+  }
   WEFT_DEVICE BlockScale* scales() const { return reinterpret_cast<BlockScale*>(bytes + columns); }
 };
 WEFT_DEVICE CodeRow code_row(const Call& c, uint tensor, uint row, uint columns) {

@@ -74,8 +74,10 @@ struct RowTile {
       return true;
     }
     const uint* const tiles = p.c.at<const uint>(6);  // Their number; then expert, first pair, pairs.
-    if (tile >= tiles[0]) return false;
-    expert = tiles[4u + 4u * tile], begin = tiles[5u + 4u * tile], n_rows = tiles[6u + 4u * tile];
+    // In a cancelled step they may not be made: their memory has anything.
+    if (tile >= least(tiles[0], p.c.n_rows())) return false;
+    expert = tiles[4u + 4u * tile], begin = tiles[5u + 4u * tile];
+    n_rows = least(tiles[6u + 4u * tile], tile_rows);
     return true;
   }
   /// Output row i of the tile; the last one past the end.
@@ -173,15 +175,15 @@ matmul_codes(Arguments arguments) {
       for (uint r = 0; r < kRows; ++r) {
         if (r >= count) continue;
         const CodeRow x = code_row(c, 1, p.x_row(first + r), p.columns);
-        const uint* const codes = x.codes(b);
+        const Words4 x_low = x.half(b, 0), x_high = x.half(b, 1);
         const BlockScale x_scale = x.scales()[b];
         WEFT_UNROLL
         for (uint i = 0; i < 2u; ++i) {
           int products[2] = {0, 0};
           WEFT_UNROLL
           for (uint w = 0; w < 4u; ++w) {
-            products[0] = dot4(low[i].words[w], codes[w], products[0]);
-            products[1] = dot4(high[i].words[w], codes[4u + w], products[1]);
+            products[0] = dot4(low[i].words[w], x_low.words[w], products[0]);
+            products[1] = dot4(high[i].words[w], x_high.words[w], products[1]);
           }
           sums[r][i] = add_block<kType>(p.type, products[0], products[1], {low[i].scale, high[i].scale},
                                         {low[i].m, high[i].m}, x_scale, sums[r][i]);
@@ -236,8 +238,8 @@ matmul_tiles_codes(Arguments arguments) {
         }
         for (uint i = t; i < tile_rows * 2u; i += kThreads) {
           const CodeRow x = code_row(c, 1, p.x_row(tile.row(i / 2u)), p.columns);
-          for (uint w = 0; w < 4u; ++w)
-            x_codes[i / 2u * kStride + i % 2u * 4u + w] = x.codes(b)[i % 2u * 4u + w];
+          const Words4 half = x.half(b, i % 2u);
+          for (uint w = 0; w < 4u; ++w) x_codes[i / 2u * kStride + i % 2u * 4u + w] = half.words[w];
           if (i % 2u == 0u) x_scales[i / 2u] = x.scales()[b];
         }
         barrier();

@@ -31,11 +31,17 @@ using uint = std::uint32_t;
 struct Index3 {
   uint x, y, z;
 };
+/// Sixteen bytes at a multiple of that, which are one load or store.
+struct alignas(16) Words4 {
+  uint words[4];
+};
 
 #ifdef __CUDACC__
 WEFT_DEVICE uint thread() { return threadIdx.x; }
 WEFT_DEVICE Index3 block() { return {blockIdx.x, blockIdx.y, blockIdx.z}; }
 WEFT_DEVICE void barrier() { __syncthreads(); }
+/// Whether x is true for all threads of the block, which is the same for each of them.
+WEFT_DEVICE bool all_of_block(bool x) { return __syncthreads_and(x ? 1 : 0) != 0; }
 WEFT_DEVICE uint add_shared(uint* to, uint n) { return atomicAdd(to, n); }
 WEFT_DEVICE float as_float(uint bits) { return __uint_as_float(bits); }
 WEFT_DEVICE uint as_uint(float x) { return __float_as_uint(x); }
@@ -68,6 +74,7 @@ inline Index3 block() {
   return {i.x, i.y, i.z};
 }
 inline void barrier() { emulation::barrier(); }
+inline bool all_of_block(bool x) { return x; }  // Nothing changes while a grid runs.
 inline uint add_shared(uint* to, uint n) {
   const uint before = *to;
   *to += n;

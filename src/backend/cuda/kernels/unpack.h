@@ -11,8 +11,8 @@ namespace weft::cuda {
 
 using Bytes = const std::uint8_t*;
 
-WEFT_DEVICE uint half_at(Bytes at) { return at[0] | static_cast<uint>(at[1]) << 8; }
-/// Four bytes at an even address.
+/// Two and four bytes at an even address.
+WEFT_DEVICE uint half_at(Bytes at) { return *reinterpret_cast<const std::uint16_t*>(at); }
 WEFT_DEVICE uint word_at(Bytes at) { return half_at(at) | half_at(at + 2) << 16; }
 
 #ifdef __CUDACC__
@@ -73,14 +73,12 @@ WEFT_CONSTANT uint kAnyType = ~0u;
 WEFT_DEVICE float dot_cached(uint type, Bytes row, uint first, uint n, const float* x, float sum) {
   if ((type == kF16 || type == kBF16) && first % 8u == 0u && n % 8u == 0u &&
       reinterpret_cast<std::uint64_t>(row) % 16u == 0u) {
-    const uint* const words = reinterpret_cast<const uint*>(row) + first / 2u;
+    const Words4* const eights = reinterpret_cast<const Words4*>(row) + first / 8u;
     for (uint i = 0; i < n; i += 8u) {
-      uint four[4];  // One load.
-      WEFT_UNROLL
-      for (uint w = 0; w < 4u; ++w) four[w] = words[i / 2u + w];
+      const Words4 eight = eights[i / 8u];
       WEFT_UNROLL
       for (uint w = 0; w < 4u; ++w) {
-        const uint low = four[w] & 0xffffu, high = four[w] >> 16;
+        const uint low = eight.words[w] & 0xffffu, high = eight.words[w] >> 16;
         sum = fmaf(x[i + 2u * w], type == kF16 ? f16_of(low) : as_float(low << 16), sum);
         sum = fmaf(x[i + 2u * w + 1u], type == kF16 ? f16_of(high) : as_float(high << 16), sum);
       }
@@ -119,14 +117,19 @@ WEFT_DEVICE uint by_table(uint word, uint shift, Value value) {
 /// Sixteen bytes, at an address that is a multiple of kAlignment (2, 4 or 16; 1 for any).
 template <uint kAlignment>
 WEFT_DEVICE void load16(Bytes at, uint (&words)[4]) {
-  for (uint i = 0; i < 4u; ++i) {
-    if constexpr (kAlignment % 4u == 0u) {
-      words[i] = reinterpret_cast<const uint*>(at)[i];
-    } else if constexpr (kAlignment == 2u) {
-      const std::uint16_t* const halves = reinterpret_cast<const std::uint16_t*>(at) + 2u * i;
-      words[i] = halves[0] | static_cast<uint>(halves[1]) << 16;
-    } else {
-      words[i] = word_at(at + 4u * i);
+  if constexpr (kAlignment == 16u) {
+    const Words4 all = *reinterpret_cast<const Words4*>(at);
+    for (uint i = 0; i < 4u; ++i) words[i] = all.words[i];
+  } else {
+    for (uint i = 0; i < 4u; ++i) {
+      if constexpr (kAlignment == 4u) {
+        words[i] = reinterpret_cast<const uint*>(at)[i];
+      } else if constexpr (kAlignment == 2u) {
+        words[i] = word_at(at + 4u * i);
+      } else {
+        const Bytes four = at + 4u * i;
+        words[i] = pack_codes(four[0], four[1], four[2], four[3]);
+      }
     }
   }
 }
@@ -318,7 +321,7 @@ WEFT_DEVICE void codes16_of_256(Bytes row, uint chunk, Codes16& out) {
                           : kType == kQ5_K ? 176u
                           : kType == kQ6_K ? 210u
                                            : 136u;
-  constexpr uint kAlignment = kBytes % 4u == 0u ? 4u : 2u;
+  constexpr uint kAlignment = kType == kQ4_K || kType == kQ5_K ? 16u : kBytes % 4u == 0u ? 4u : 2u;
   const uint s = chunk & 15u;
   const Bytes block = row + std::uint64_t{chunk >> 4} * kBytes;
   const uint odd = (s & 1u) * 16u, pair = s >> 1;  // The second half of 32 bytes; which 32 elements.

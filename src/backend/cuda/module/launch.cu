@@ -8,11 +8,13 @@ namespace weft::cuda {
 int launch_kernel(gpu::Kernel kernel, const Arguments& arguments, Index3 groups, void* stream) {
   const dim3 grid(groups.x, groups.y, groups.z);
   const uint* const c = arguments.constants;
-#define KERNEL(name, holds, function, n_threads)                                    \
-  if (kernel == gpu::Kernel::name && (holds)) {                                     \
-    function<<<grid, n_threads, 0, static_cast<cudaStream_t>(stream)>>>(arguments); \
-    return cudaGetLastError();                                                      \
-  }
+  void* values[] = {const_cast<Arguments*>(&arguments)};
+  // By this call rather than <<<>>> and cudaGetLastError(): that returns errors of calls before, too, such as
+  // of an allocation that did not fit or of an event that was not ready.
+#define KERNEL(name, holds, function, n_threads)                                                        \
+  if (kernel == gpu::Kernel::name && (holds))                                                           \
+    return cudaLaunchKernel(reinterpret_cast<const void*>(&function), grid, dim3(n_threads), values, 0, \
+                            static_cast<cudaStream_t>(stream));
 #include "backend/cuda/kernels/list.inc"
 #undef KERNEL
   return cudaErrorInvalidDeviceFunction;
