@@ -20,6 +20,13 @@ void check(int result, const char* what) {
               std::string("CUDA: ") + what + ": " + cudaGetErrorString(error));
 }
 
+/// Of GPUs that can run the kernels: the first that multiply matrices of bytes in the form of multiply32.
+constexpr int kLeastCapability = 8;
+std::string too_old(const cudaDeviceProp& gpu) {
+  return "CUDA: " + std::string(gpu.name) + " has compute capability " + std::to_string(gpu.major) + "." +
+         std::to_string(gpu.minor) + ", and weft needs " + std::to_string(kLeastCapability) + ".0 or later";
+}
+
 class CudaEvent final : public Event {
  public:
   CudaEvent(int device, cudaStream_t stream) : device_(device), stream_(stream) {
@@ -77,6 +84,7 @@ class CudaRuntime final : public Runtime {
     use();
     cudaDeviceProp found = {};
     check(cudaGetDeviceProperties(&found, device), "reading a GPU's properties");
+    if (found.major < kLeastCapability) throw Error(ErrorCode::kDevice, too_old(found));
     properties_.name = found.name;
     properties_.features = "compute " + std::to_string(found.major) + "." + std::to_string(found.minor) +
                            ", " + std::to_string(found.multiProcessorCount) + " multiprocessors";
@@ -220,7 +228,16 @@ std::string gpu_problem() {
   if (!system_shows_gpu()) return {};
   int n = 0, driver = 0;
   const cudaError_t result = cudaGetDeviceCount(&n);
-  if (result == cudaSuccess && n > 0) return {};
+  if (result == cudaSuccess && n > 0) {
+    std::string old;
+    for (int device = 0; device < n; ++device) {
+      cudaDeviceProp found = {};
+      if (cudaGetDeviceProperties(&found, device) != cudaSuccess) continue;
+      if (found.major >= kLeastCapability) return {};
+      old = too_old(found);
+    }
+    return old;
+  }
   cudaDriverGetVersion(&driver);
   const auto version = [](int number) {
     return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
