@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/tensors.h"
 #include "backend/gpu/grids.h"
 #include "backend/gpu/step_table.h"
 #include "base/check.h"
@@ -26,30 +25,15 @@ gpu::Target target() {
   return {.byte_dots = true, .tails = false, .sizes = sizes, .far_from_host = true};
 }
 
-class CudaWorkspace final : public Workspace {
- public:
-  explicit CudaWorkspace(std::shared_ptr<Runtime> runtime) : runtime_(std::move(runtime)) {}
-  const Runtime* runtime() const { return runtime_.get(); }
-  std::uint64_t address() const { return buffer_ != nullptr ? buffer_->address() : 0; }
-
- private:
-  void grow(std::size_t bytes) override {
-    auto larger = std::make_unique<Buffer>(runtime_, Place::kDevice, bytes);
-    runtime_->wait_idle();
-    buffer_ = std::move(larger);
-  }
-  std::shared_ptr<Runtime> runtime_;
-  std::unique_ptr<Buffer> buffer_;
-};
-
-std::shared_ptr<CudaWorkspace> workspace_of(const std::shared_ptr<Runtime>& runtime, Workspaces* shared) {
-  const auto make = [&] { return std::make_shared<CudaWorkspace>(runtime); };
-  if (shared == nullptr) return make();
-  return shared->find<CudaWorkspace>([&](const CudaWorkspace& one) { return one.runtime() == runtime.get(); },
-                                     make);
+std::shared_ptr<gpu::GpuWorkspace> workspace_of(const std::shared_ptr<Runtime>& runtime, Workspaces* shared) {
+  return gpu::GpuWorkspace::of(runtime.get(), shared, [runtime](std::size_t bytes) {
+    auto buffer = std::make_unique<Buffer>(runtime, Place::kDevice, bytes);
+    runtime->wait_idle();
+    return buffer;
+  });
 }
 
-class CudaPlan final : public DevicePlan, private gpu::TableMemory {
+class CudaPlan final : public DevicePlan {
  public:
   CudaPlan(std::shared_ptr<Runtime> runtime, const Graph& graph, const Bindings& bindings,
            const CompileOptions& options)
@@ -68,19 +52,19 @@ class CudaPlan final : public DevicePlan, private gpu::TableMemory {
       grids_.emplace(runtime_, Place::kDevice, grids.size() * sizeof grids[0]);
       grids_->write(0, std::as_bytes(std::span(grids)));
     }
-    table_.place({.host = host_table_.host(),
+    table_.place({.host = host_table_.mapped(),
                   .address = device_table_.address(),
-                  .frequencies = frequencies_.address(),
+                  .frequencies = &frequencies_,
                   .grids = grids_.has_value() ? grids_->address() : 0});
     workspace_->reserve(table_.workspace_bytes());
-    bind(bindings);
+    table_.bind(bindings, *workspace_);
   }
   ~CudaPlan() override { runtime_->wait_idle(); }
 
   void submit(std::span<const std::int64_t> symbols, const Bindings& bindings,
               const Changes& actual) override {
     WEFT_CHECK(!running_);
-    if (actual.tensors || !table_.is_bound() || bound_at_move_ != workspace_->n_moves()) bind(bindings);
+    if (actual.tensors || !table_.is_bound(*workspace_)) table_.bind(bindings, *workspace_);
     if (actual.shapes || actual.topology || is_first_ || table_.is_cut()) table_.set_sizes(symbols);
     is_first_ = false;
     if (is_cancelled(cancelled_)) table_.cut();
@@ -89,7 +73,7 @@ class CudaPlan final : public DevicePlan, private gpu::TableMemory {
     try {
       start(launches, known != graphs_.end() ? known->graph.get() : nullptr);
     } catch (...) {
-      runtime_->wait_idle();  // No event is at the end of what was launched before the error.
+      runtime_->wait_idle();  // No event marks the end of the launches before the error.
       throw;
     }
     running_ = true;
@@ -120,29 +104,13 @@ class CudaPlan final : public DevicePlan, private gpu::TableMemory {
   /// Adds a step to the stream: by the graph, where there is one.
   void start(std::span<const GridLaunch> launches, const LaunchGraph* graph) {
     begin_->record();
-    runtime_->copy_in_order(device_table_.address(), {host_table_.host(), host_table_.size()});
+    runtime_->copy_in_order(device_table_.address(), {host_table_.mapped(), host_table_.size()});
     if (graph != nullptr) {
       runtime_->launch(*graph);
     } else {
       for (const GridLaunch& one : launches) runtime_->launch(one);
     }
     end_->record();
-  }
-  static Tensor& tensor_of(DeviceTensor& bound) {
-    auto* const tensor = dynamic_cast<Tensor*>(&bound);
-    WEFT_CHECK(tensor != nullptr);
-    return *tensor;
-  }
-  std::uint64_t address_of(DeviceTensor& tensor) override { return tensor_of(tensor).buffer().address(); }
-  void read(DeviceTensor& tensor, std::span<std::byte> bytes) override {
-    tensor_of(tensor).buffer().read(0, bytes);
-  }
-  void write_frequencies(std::size_t offset, std::span<const std::byte> bytes) override {
-    frequencies_.write(offset, bytes);
-  }
-  void bind(const Bindings& bindings) {
-    table_.bind(bindings, workspace_->address(), *this);
-    bound_at_move_ = workspace_->n_moves();
   }
   /// Launches of a step that came before, and their graph, once it came twice.
   struct Known {
@@ -182,7 +150,7 @@ class CudaPlan final : public DevicePlan, private gpu::TableMemory {
   /// Launches that have not begun find no groups on the device.
   void cut() {
     table_.cut();
-    device_table_.write(0, {host_table_.host(), host_table_.size()});
+    device_table_.write(0, {host_table_.mapped(), host_table_.size()});
   }
 
   std::shared_ptr<Runtime> runtime_;
@@ -192,10 +160,9 @@ class CudaPlan final : public DevicePlan, private gpu::TableMemory {
   Buffer host_table_, device_table_;
   Buffer frequencies_;
   std::optional<Buffer> grids_;
-  const std::shared_ptr<CudaWorkspace> workspace_;
-  std::optional<std::uint64_t> bound_at_move_;  // The workspace's, when all addresses were written.
-  std::unique_ptr<Event> begin_, end_;          // Of the step.
-  Graphs graphs_;                               // The latest last.
+  const std::shared_ptr<gpu::GpuWorkspace> workspace_;
+  std::unique_ptr<Event> begin_, end_;  // Of the step.
+  Graphs graphs_;                       // The latest last.
   bool is_first_ = true;
   bool running_ = false;
   double kernel_seconds_ = 0.0;

@@ -10,13 +10,11 @@
 #include <vector>
 
 #include "backend/gpu/launches.h"
+#include "backend/gpu/memory.h"
 
 namespace weft::cuda {
 
-enum class Place : std::uint8_t {
-  kDevice,
-  kHost,  ///< Pinned memory that the host and kernels reach at the same address.
-};
+using gpu::Place;
 
 struct GpuProperties {
   std::string name;
@@ -84,28 +82,29 @@ std::string gpu_problem();
 /// A GPU that computes on the CPU, slowly, to test kernels.
 std::shared_ptr<Runtime> open_emulated();
 
-/// Memory of a runtime.
-class Buffer {
+/// Memory of a runtime. Place::kHost is pinned, and the host and kernels reach it at the same address.
+class Buffer final : public gpu::Buffer {
  public:
   Buffer(std::shared_ptr<Runtime> runtime, Place place, std::size_t bytes)
       : runtime_(std::move(runtime)),
         place_(place),
         size_(bytes),
         address_(runtime_->allocate(place, bytes)) {}
-  ~Buffer() { runtime_->free(place_, address_); }
+  ~Buffer() override { runtime_->free(place_, address_); }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
-  std::uint64_t address() const { return address_; }
+  std::uint64_t address() const override { return address_; }
   std::size_t size() const { return size_; }
-  /// Of Place::kHost.
-  std::byte* host() const { return reinterpret_cast<std::byte*>(address_); }
-  void write(std::size_t offset, std::span<const std::byte> bytes) {
+  std::byte* mapped() const override {
+    return place_ == Place::kHost ? reinterpret_cast<std::byte*>(address_) : nullptr;
+  }
+  void write(std::size_t offset, std::span<const std::byte> bytes) override {
     runtime_->write(address_ + offset, bytes);
   }
-  void read(std::size_t offset, std::span<std::byte> bytes) const {
+  void read(std::size_t offset, std::span<std::byte> bytes) const override {
     runtime_->read(address_ + offset, bytes);
   }
-  void clear() { runtime_->clear(address_, size_); }
+  void clear() override { runtime_->clear(address_, size_); }
 
  private:
   std::shared_ptr<Runtime> runtime_;

@@ -4,25 +4,13 @@
 #include <array>
 #include <cmath>
 
+#include "backend/gpu/elementwise.h"
 #include "base/check.h"
 #include "base/to_size.h"
 
 namespace weft::gpu {
 namespace {
 
-// As in elementwise.comp.
-enum class Elementwise : std::uint32_t {
-  kCopy,
-  kUnary,
-  kActivate,
-  kClamp,
-  kSoftcap,
-  kBinary,
-  kGlu,
-  kCompareFloats,
-  kCompareInts,
-  kChoose,
-};
 enum class Scalar : std::uint32_t { kNone, kSecond, kFirst };
 
 constexpr std::uint32_t kElementThreads = 256;  // As in elementwise.comp, pad.comp, unfold.comp.

@@ -125,41 +125,41 @@ void StepTable::place(const TablePlaces& places) {
   }
 }
 
-void StepTable::bind(const Bindings& bindings, std::uint64_t workspace, TableMemory& memory) {
-  bound_ = false;
+void StepTable::bind(const Bindings& bindings, const GpuWorkspace& workspace) {
+  bound_at_move_.reset();
   for (std::size_t v = 0; v < layout_.external.size(); ++v) {
     DeviceTensor* const bound = bindings[v];
-    if (layout_.external[v] && bound != nullptr) addresses()[v] = memory.address_of(*bound);
+    if (layout_.external[v] && bound != nullptr) addresses()[v] = buffer_of(*bound).address();
   }
   for (const Brought& brought : program_.brought)
-    addresses()[brought.source] = memory.address_of(*bindings[to_size(brought.input)]);
+    addresses()[brought.source] = buffer_of(*bindings[to_size(brought.input)]).address();
   for (std::size_t i = 0; i < layout_.temporaries.size(); ++i)
-    addresses()[layout_.temporaries[i]] = workspace + layout_.offsets[i];
+    addresses()[layout_.temporaries[i]] = workspace.address() + layout_.offsets[i];
   const std::size_t scratch_begin = layout_.external.size() + program_.frequencies.size();
   for (std::size_t i = 0; i < program_.scratch.size(); ++i)
-    addresses()[scratch_begin + i] = workspace + layout_.offsets[layout_.temporaries.size() + i];
-  write_frequencies(bindings, memory);
-  bound_ = true;
+    addresses()[scratch_begin + i] = workspace.address() + layout_.offsets[layout_.temporaries.size() + i];
+  write_frequencies(bindings);
+  bound_at_move_ = workspace.n_moves();
 }
 
-void StepTable::write_frequencies(const Bindings& bindings, TableMemory& memory) {
+void StepTable::write_frequencies(const Bindings& bindings) {
   std::size_t at = 0;
   for (std::size_t i = 0; i < program_.frequencies.size(); ++i) {
     const Frequencies& f = program_.frequencies[i];
     DeviceTensor* const source = f.factors != kNoValue ? bindings[to_size(f.factors)] : nullptr;
     const std::size_t begin = at;
     at += to_size(f.rope.n_rot / 2) * sizeof(std::uint64_t);
-    addresses()[layout_.external.size() + i] = places_.frequencies + begin;
+    addresses()[layout_.external.size() + i] = places_.frequencies->address() + begin;
     // Steps that alternate between inputs rebind them, and an unchanged table is not made again.
     if (factors_of_[i] == source) continue;
     factors_of_[i].reset();  // Until it is written whole.
     std::vector<float> factors;
     if (source != nullptr) {
       factors.resize(to_size(f.rope.n_rot / 2));
-      memory.read(*source, std::as_writable_bytes(std::span(factors)));
+      buffer_of(*source).read(0, std::as_writable_bytes(std::span(factors)));
     }
     const auto table = fixed_point(rope_frequencies(f.rope, factors.empty() ? nullptr : factors.data()));
-    memory.write_frequencies(begin, std::as_bytes(std::span(table)));
+    places_.frequencies->write(begin, std::as_bytes(std::span(table)));
     factors_of_[i] = source;
   }
 }

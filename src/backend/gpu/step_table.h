@@ -12,25 +12,16 @@
 #include <vector>
 
 #include "backend/gpu/launches.h"
+#include "backend/gpu/memory.h"
 #include "weft/backend/device.h"
 
 namespace weft::gpu {
-
-/// The device's memory, for StepTable. All sizes in bytes.
-class TableMemory {
- public:
-  virtual ~TableMemory() = default;
-  virtual std::uint64_t address_of(DeviceTensor& tensor) = 0;
-  virtual void read(DeviceTensor& tensor, std::span<std::byte> bytes) = 0;
-  /// Writes a part of the tables of frequencies. No step runs.
-  virtual void write_frequencies(std::size_t offset, std::span<const std::byte> bytes) = 0;
-};
 
 /// Where a plan's parts lie.
 struct TablePlaces {
   std::byte* host = nullptr;      ///< bytes() of a StepTable, where the host writes them ...
   std::uint64_t address = 0;      ///< ... and where kernels read them.
-  std::uint64_t frequencies = 0;  ///< frequency_bytes().
+  Buffer* frequencies = nullptr;  ///< frequency_bytes().
   std::uint64_t grids = 0;        ///< grid_table(), if needs_grids().
 };
 
@@ -57,8 +48,9 @@ class StepTable {
   /// Before all that follows; fills Launch::push.
   void place(const TablePlaces& places);
   /// Writes all addresses. An exception leaves is_bound() false.
-  void bind(const Bindings& bindings, std::uint64_t workspace, TableMemory& memory);
-  bool is_bound() const { return bound_; }
+  void bind(const Bindings& bindings, const GpuWorkspace& workspace);
+  /// Whether all addresses are written, and the workspace has not moved since.
+  bool is_bound(const GpuWorkspace& workspace) const { return bound_at_move_ == workspace.n_moves(); }
   /// Writes all entries for a step of these symbols.
   void set_sizes(std::span<const std::int64_t> symbols);
   /// Launches that have not begun find no groups, except launches with must_run. It begins with the last one,
@@ -85,7 +77,7 @@ class StepTable {
   volatile std::uint32_t* words_of(std::size_t launch) const {
     return reinterpret_cast<volatile std::uint32_t*>(places_.host + entries_[launch]);
   }
-  void write_frequencies(const Bindings& bindings, TableMemory& memory);
+  void write_frequencies(const Bindings& bindings);
 
   const Graph graph_;  // Its own copy: the caller's may go.
   Program program_;
@@ -98,7 +90,7 @@ class StepTable {
   // made.
   std::vector<std::optional<const DeviceTensor*>> factors_of_;
   std::vector<bool> active_;
-  bool bound_ = false;
+  std::optional<std::uint64_t> bound_at_move_;  // The workspace's, when all addresses were written.
   bool is_cut_ = false;
 };
 

@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <mutex>
 
-#include "backend/cells.h"
 #include "backend/gpu/launches.h"
+#include "backend/vulkan/gpu.h"
 #include "backend/vulkan/plan.h"
-#include "backend/vulkan/tensors.h"
 #include "base/check.h"
 #include "base/folder.h"
 #include "base/hex.h"
-#include "base/to_size.h"
-#include "tensor/codec.h"
 #include "weft/error.h"
 
 namespace weft::vulkan {
@@ -19,15 +16,6 @@ namespace weft::vulkan {
 namespace {
 
 constexpr const char* kBackendName = "vulkan";
-
-/// Of a weight that the host holds on its way to the device.
-constexpr std::size_t kUploadBytes = std::size_t{8} << 20;
-
-std::int64_t product(std::span<const std::int64_t> dims) {
-  std::int64_t n = 1;
-  for (const std::int64_t dim : dims) n *= dim;
-  return n;
-}
 
 /// Placement takes the other kinds as it takes graphics cards.
 DeviceSpeed speed_of(VkPhysicalDeviceType type) {
@@ -42,7 +30,7 @@ DeviceSpeed speed_of(VkPhysicalDeviceType type) {
   }
 }
 
-class VulkanDevice final : public Device {
+class VulkanDevice final : public gpu::StoringDevice {
  public:
   VulkanDevice(std::shared_ptr<Gpu> gpu, const VulkanOptions& options, const std::string& device_name,
                const std::filesystem::path& pipeline_cache)
@@ -75,68 +63,6 @@ class VulkanDevice final : public Device {
   bool in_order() const override { return true; }  // One queue, and barriers at the begin of every step.
   bool supports(const Graph& graph, const Node& node) const override { return gpu::can_launch(graph, node); }
 
-  std::size_t bytes_of(ValueKind kind, DType dtype, std::span<const std::int64_t> shape) const override {
-    if (shape.size() < 2) return row_bytes(kind == ValueKind::kWeight ? DType::kF32 : dtype, product(shape));
-    return row_bytes(dtype, shape.back()) * to_size(product(shape.first(shape.size() - 1)));
-  }
-
-  std::unique_ptr<DeviceTensor> create_weight(DType dtype, std::span<const std::int64_t> shape,
-                                              const WeightSource& source) override {
-    WEFT_CHECK(!shape.empty());
-    const bool vector = shape.size() == 1;
-    auto tensor = std::make_unique<Tensor>(*gpu_, Place::kDevice, vector ? DType::kF32 : dtype,
-                                           bytes_of(ValueKind::kWeight, dtype, shape));
-    if (vector) {
-      std::vector<std::byte> row(source.bytes.size());
-      source.read(source.bytes, row);
-      std::vector<float> values(to_size(shape[0]));
-      unpack_row(dtype, row.data(), values);
-      tensor->buffer().write(0, std::as_bytes(std::span(values)));
-    } else {
-      WEFT_CHECK(source.bytes.size() == tensor->bytes());
-      std::vector<std::byte> part(std::min(source.bytes.size(), kUploadBytes));
-      for (std::size_t at = 0; at < source.bytes.size(); at += part.size()) {
-        part.resize(std::min(part.size(), source.bytes.size() - at));
-        source.read(source.bytes.subspan(at, part.size()), part);
-        tensor->buffer().write(at, part);
-      }
-    }
-    return tensor;
-  }
-
-  std::unique_ptr<DeviceTensor> create_state(DType dtype, std::span<const std::int64_t> shape) override {
-    WEFT_CHECK(shape.size() == 3);
-    auto tensor =
-        std::make_unique<Tensor>(*gpu_, Place::kDevice, dtype, bytes_of(ValueKind::kState, dtype, shape),
-                                 row_bytes(dtype, shape[1] * shape[2]));
-    tensor->buffer().clear();
-    return tensor;
-  }
-
-  void read_cells(const DeviceTensor& state, CacheRole, std::span<const std::int32_t> cells,
-                  std::span<std::byte> rows) override {
-    const auto& tensor = dynamic_cast<const Tensor&>(state);
-    for_each_run(tensor, cells, rows.size(), [&](std::size_t offset, std::size_t at, std::size_t n) {
-      tensor.buffer().read(offset, rows.subspan(at, n));
-    });
-  }
-
-  void write_cells(DeviceTensor& state, CacheRole, std::span<const std::int32_t> cells,
-                   std::span<const std::byte> rows) override {
-    auto& tensor = dynamic_cast<Tensor&>(state);
-    for_each_run(tensor, cells, rows.size(), [&](std::size_t offset, std::size_t at, std::size_t n) {
-      tensor.buffer().write(offset, rows.subspan(at, n));
-    });
-  }
-
-  std::unique_ptr<DeviceTensor> create_host_tensor(DType dtype,
-                                                   std::span<const std::int64_t> shape) override {
-    auto tensor = std::make_unique<Tensor>(*gpu_, Place::kHost, dtype, row_bytes(dtype, product(shape)));
-    const auto bytes = tensor->host();
-    std::fill(bytes.begin(), bytes.end(), std::byte{0});
-    return tensor;
-  }
-
   PlanMemory memory_of(const Graph& graph, const CompileOptions& options) const override {
     return plan_memory(*gpu_, graph, options.workspaces != nullptr);
   }
@@ -155,19 +81,8 @@ class VulkanDevice final : public Device {
   }
 
  private:
-  /// Calls copy(offset in the tensor, offset in the rows, bytes) for runs of consecutive cells.
-  template <typename Copy>
-  static void for_each_run(const Tensor& tensor, std::span<const std::int32_t> cells, std::size_t n_bytes,
-                           Copy copy) {
-    const std::size_t size = tensor.cell_bytes();
-    WEFT_CHECK(size > 0 && n_bytes == cells.size() * size);
-    check_cells(cells, static_cast<std::int64_t>(tensor.bytes() / size));
-    for (std::size_t i = 0; i < cells.size();) {
-      std::size_t end = i + 1;
-      while (end < cells.size() && cells[end] == cells[end - 1] + 1) ++end;
-      copy(to_size(cells[i]) * size, i * size, (end - i) * size);
-      i = end;
-    }
+  std::unique_ptr<gpu::Buffer> make_buffer(Place place, std::size_t bytes) override {
+    return std::make_unique<Buffer>(*gpu_, place, bytes);
   }
 
   VulkanOptions options_;

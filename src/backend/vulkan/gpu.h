@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/gpu/memory.h"
 #include "backend/gpu/sizes.h"
 #include "backend/vulkan/abilities.h"
 
@@ -35,32 +36,27 @@ class Instance {
   VkInstance handle_;
 };
 
-/// Where a buffer's memory is best.
-enum class Place : std::uint8_t {
-  kDevice,  ///< Weights, caches, temporaries. Mapped as well where all of the device's memory can be.
-  kHost,    ///< What the host writes or reads each step; always mapped.
-};
+using gpu::Place;
 
 class Gpu;
 
-/// A buffer with memory and an address of its own. All offsets and sizes in bytes.
-class Buffer {
+class Buffer final : public gpu::Buffer {
  public:
   Buffer(Gpu& gpu, Place place, std::size_t bytes);
-  ~Buffer();
+  ~Buffer() override;
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
   VkBuffer handle() const { return handle_; }
-  VkDeviceAddress address() const { return address_; }
+  std::uint64_t address() const override { return address_; }
   std::size_t size() const { return size_; }
-  std::byte* mapped() const { return mapped_; }  ///< Null where the host cannot reach it. To be written.
+  std::byte* mapped() const override { return mapped_; }
 
-  /// Copies through mapped memory or a staging buffer; done when they return. The host reads mapped memory
-  /// that it does not cache a word at a time, so that is read through a staging buffer, too.
-  void write(std::size_t offset, std::span<const std::byte> bytes);
-  void read(std::size_t offset, std::span<std::byte> bytes) const;
-  void clear();
+  /// Copies go through mapped memory or a staging buffer. The host reads mapped memory that it does not cache
+  /// a word at a time, so that is read through a staging buffer, too.
+  void write(std::size_t offset, std::span<const std::byte> bytes) override;
+  void read(std::size_t offset, std::span<std::byte> bytes) const override;
+  void clear() override;
 
  private:
   Gpu& gpu_;

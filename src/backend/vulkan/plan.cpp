@@ -7,7 +7,6 @@
 
 #include "backend/gpu/step_table.h"
 #include "backend/vulkan/launch_times.h"
-#include "backend/vulkan/tensors.h"
 #include "base/check.h"
 #include "base/to_size.h"
 #include "weft/error.h"
@@ -32,33 +31,19 @@ gpu::Target target_of(const Gpu& gpu) {
   return {.byte_dots = gpu.abilities().byte_dots, .sizes = gpu.sizes(), .far_from_host = gpu.far_from_host()};
 }
 
-class GpuWorkspace final : public Workspace {
- public:
-  explicit GpuWorkspace(std::shared_ptr<Gpu> gpu) : gpu_(std::move(gpu)) {}
-  const Gpu* gpu() const { return gpu_.get(); }
-  VkDeviceAddress address() const { return buffer_ != nullptr ? buffer_->address() : 0; }
-
- private:
-  void grow(std::size_t bytes) override {
-    auto larger = std::make_unique<Buffer>(*gpu_, Place::kDevice, bytes);
-    gpu_->wait_idle();  // A submit that failed may have left pieces on their way.
-    buffer_ = std::move(larger);
-  }
-  std::shared_ptr<Gpu> gpu_;
-  std::unique_ptr<Buffer> buffer_;
-};
-
-std::shared_ptr<GpuWorkspace> workspace_of(const std::shared_ptr<Gpu>& gpu, Workspaces* shared) {
-  const auto make = [&] { return std::make_shared<GpuWorkspace>(gpu); };
-  if (shared == nullptr) return make();
-  return shared->find<GpuWorkspace>([&](const GpuWorkspace& one) { return one.gpu() == gpu.get(); }, make);
+std::shared_ptr<gpu::GpuWorkspace> workspace_of(const std::shared_ptr<Gpu>& gpu, Workspaces* shared) {
+  return gpu::GpuWorkspace::of(gpu.get(), shared, [gpu](std::size_t bytes) {
+    auto buffer = std::make_unique<Buffer>(*gpu, Place::kDevice, bytes);
+    gpu->wait_idle();  // A submit that failed may have left pieces on their way.
+    return buffer;
+  });
 }
 
 /// The commands read all that may differ from step to step from one buffer: a table of addresses (bound
 /// tensors), then an entry per launch (sizes). So they are recorded once for each kind of step. The buffer is
 /// in device memory, which every thread reads. If the host cannot write there, each piece of the commands
 /// begins with a copy of its entries.
-class VulkanPlan final : public DevicePlan, private gpu::TableMemory {
+class VulkanPlan final : public DevicePlan {
  public:
   VulkanPlan(std::shared_ptr<Gpu> gpu, std::shared_ptr<Pipelines> pipelines, const Graph& graph,
              const Bindings& bindings, const PlanOptions& options)
@@ -75,10 +60,10 @@ class VulkanPlan final : public DevicePlan, private gpu::TableMemory {
     pipelines_->save();
     table_.place({.host = staged_.has_value() ? staged_->mapped() : step_.mapped(),
                   .address = step_.address(),
-                  .frequencies = frequencies_.address(),
+                  .frequencies = &frequencies_,
                   .grids = table_.needs_grids() ? pipelines_->grids() : 0});
     workspace_->reserve(table_.workspace_bytes());
-    bind(bindings);
+    table_.bind(bindings, *workspace_);
     VkCommandPoolCreateInfo pool = {VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
     pool.queueFamilyIndex = gpu_->queue_family();
     check(vkCreateCommandPool(gpu_->handle(), &pool, nullptr, &pool_), "making a command pool");
@@ -99,7 +84,7 @@ class VulkanPlan final : public DevicePlan, private gpu::TableMemory {
               const Changes& actual) override {
     WEFT_CHECK(!running_);
     const auto start = Clock::now();
-    if (actual.tensors || !table_.is_bound() || bound_at_move_ != workspace_->n_moves()) bind(bindings);
+    if (actual.tensors || !table_.is_bound(*workspace_)) table_.bind(bindings, *workspace_);
     if (actual.shapes || actual.topology || stats_.steps == 0 || table_.is_cut()) table_.set_sizes(symbols);
     if (is_cancelled(options_.cancelled)) table_.cut();
     check(vkResetFences(gpu_->handle(), 1, &done_), "submitting a step");
@@ -147,24 +132,6 @@ class VulkanPlan final : public DevicePlan, private gpu::TableMemory {
   std::string describe() const override { return gpu::describe(table_.graph(), table_.program()); }
 
  private:
-  static Tensor& tensor_of(DeviceTensor& bound) {
-    auto* const tensor = dynamic_cast<Tensor*>(&bound);
-    WEFT_CHECK(tensor != nullptr);
-    return *tensor;
-  }
-
-  std::uint64_t address_of(DeviceTensor& tensor) override { return tensor_of(tensor).buffer().address(); }
-  void read(DeviceTensor& tensor, std::span<std::byte> bytes) override {
-    tensor_of(tensor).buffer().read(0, bytes);
-  }
-  void write_frequencies(std::size_t offset, std::span<const std::byte> bytes) override {
-    frequencies_.write(offset, bytes);
-  }
-  void bind(const Bindings& bindings) {
-    table_.bind(bindings, workspace_->address(), *this);
-    bound_at_move_ = workspace_->n_moves();
-  }
-
   VkCommandBuffer begin_piece() {
     VkCommandBufferAllocateInfo allocate = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
     allocate.commandPool = pool_;
@@ -292,8 +259,7 @@ class VulkanPlan final : public DevicePlan, private gpu::TableMemory {
   gpu::StepTable table_;
   Buffer step_;                   // The table, in device memory.
   std::optional<Buffer> staged_;  // What is copied to step_, where that is not mapped.
-  const std::shared_ptr<GpuWorkspace> workspace_;
-  std::optional<std::uint64_t> bound_at_move_;  // The workspace's, when all addresses were written.
+  const std::shared_ptr<gpu::GpuWorkspace> workspace_;
   Buffer frequencies_;
   std::vector<VkPipeline> pipeline_of_;  // By launch.
   VkCommandPool pool_ = VK_NULL_HANDLE;

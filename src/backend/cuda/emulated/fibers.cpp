@@ -20,7 +20,7 @@ constexpr std::size_t kStackBytes = std::size_t{64} << 10;
 enum class State : std::uint8_t { kReady, kBarrier, kLanes, kDone };
 
 struct Fiber {
-  ucontext_t context = {};  // Of its begin; later turns begin at `jump`, since jumps need no system call.
+  ucontext_t context = {};  // For its first turn. Later turns begin at `jump`, as jumps need no system call.
   jmp_buf jump = {};
   bool has_begun = false;
   std::unique_ptr<std::byte[]> stack;
@@ -30,7 +30,7 @@ struct Fiber {
 };
 
 struct Run {
-  Index block, grid;
+  Index block;
   std::vector<Fiber> fibers;
   jmp_buf scheduler = {};
   const std::function<void()>* kernel = nullptr;
@@ -90,16 +90,10 @@ void run_block(std::vector<unsigned>& order) {
 
 }  // namespace
 
-void set_seed(unsigned seed) {
-  const std::lock_guard lock(mutex);
-  random_turns.seed(seed);
-}
-
 void run(const std::function<void()>& kernel, Index grid, unsigned n_threads) {
   if (n_threads % kWarp != 0) fail("blocks are whole warps");
   const std::lock_guard lock(mutex);
   Run one;
-  one.grid = grid;
   one.kernel = &kernel;
   one.fibers.resize(n_threads);
   for (Fiber& fiber : one.fibers) {
@@ -132,9 +126,7 @@ void run(const std::function<void()>& kernel, Index grid, unsigned n_threads) {
 }
 
 Index block() { return running->block; }
-Index grid() { return running->grid; }
 unsigned thread() { return running->self; }
-unsigned n_threads() { return static_cast<unsigned>(running->fibers.size()); }
 void barrier() { wait(State::kBarrier); }
 
 LaneWords with_warp(const LaneWords& mine, void (*work)(LaneWords* lanes)) {

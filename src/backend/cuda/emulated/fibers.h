@@ -4,8 +4,8 @@
 // time.
 //
 // Each thread of a block is a fiber that runs until it waits at a barrier or for the other lanes of its warp.
-// The order in which threads run is drawn from a seed, so a missing barrier shows as a result that depends on
-// the seed. Blocks run one after another.
+// Threads run in random order, so a missing barrier shows as a result that changes from run to run. Blocks
+// run one after another.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -19,14 +19,10 @@ struct Index {
 /// Runs `kernel` for each thread of a grid. Calls of several threads take turns. A kernel that breaks a rule
 /// of GPUs ends the process with a message.
 void run(const std::function<void()>& kernel, Index grid, unsigned n_threads);
-/// The seed of later runs.
-void set_seed(unsigned seed);
 
 // Within a kernel.
 Index block();
-Index grid();
 unsigned thread();
-unsigned n_threads();
 /// Waits for all threads of the block.
 void barrier();
 /// The operands and the results of a lane in an operation of its warp.

@@ -3,6 +3,7 @@
 // has the tensors, params, constants and words of its namesake in vulkan/shaders.
 #include "backend/cuda/kernels/call.h"
 #include "backend/cuda/kernels/math.h"
+#include "backend/gpu/elementwise.h"
 
 namespace weft::cuda {
 
@@ -10,21 +11,11 @@ namespace weft::cuda {
 WEFT_KERNEL(256) elementwise(Arguments arguments) {
   const Call c{arguments};
   if (!c.has_work()) return;
-  enum : uint {
-    kCopy,
-    kUnary,
-    kActivate,
-    kClamp,
-    kSoftcap,
-    kBinary,
-    kGlu,
-    kCompareFloats,
-    kCompareInts,
-    kChoose
-  };
-  const uint op = c.constant(0), kind = c.constant(1), axes = c.constant(2);
+  using Op = gpu::Elementwise;
+  const Op op = static_cast<Op>(c.constant(0));
+  const uint kind = c.constant(1), axes = c.constant(2);
   const bool has_scalar = c.constant(3) != 0u, scalar_first = c.constant(3) == 2u;
-  const bool reads_second = !has_scalar && op >= kBinary;
+  const bool reads_second = !has_scalar && op >= Op::kBinary;
   uint* const result = c.at<uint>(0);
   const uint *const first_of = c.at<uint>(1), *const second_of = c.at<uint>(2),
                     *const third_of = c.at<uint>(3);
@@ -34,11 +25,11 @@ WEFT_KERNEL(256) elementwise(Arguments arguments) {
     const uint to = place(0);
     const uint first = first_of[place(1)];
     // Elements are copied as bits, whatever they are.
-    if (op == kCopy) {
+    if (op == Op::kCopy) {
       result[to] = first;
       return;
     }
-    if (op == kChoose) {
+    if (op == Op::kChoose) {
       uint other = c.param(0);
       if (!has_scalar) other = third_of[place(3)];
       if (first != 0u) other = second_of[place(2)];
@@ -46,23 +37,23 @@ WEFT_KERNEL(256) elementwise(Arguments arguments) {
       return;
     }
     const uint second = reads_second ? second_of[place(2)] : c.param(0);
-    if (op == kCompareInts) {
+    if (op == Op::kCompareInts) {
       result[to] = holds(kind, first == second, static_cast<int>(first) < static_cast<int>(second)) ? 1u : 0u;
       return;
     }
     const float a = as_float(first), b = as_float(second);
-    if (op == kCompareFloats) {
+    if (op == Op::kCompareFloats) {
       const bool ordered = !is_nan(a) && !is_nan(b);
       result[to] = (ordered ? holds(kind, a == b, a < b) : kind == 1u) ? 1u : 0u;
       return;
     }
     float y = a;
-    if (op == kUnary) y = unary(kind, a);
-    if (op == kActivate) y = activate(kind, a);
-    if (op == kClamp && !is_nan(a)) y = smaller(larger(a, c.param_float(0)), c.param_float(1));
-    if (op == kSoftcap) y = c.param_float(0) * tanhf(a / c.param_float(0));
-    if (op == kBinary) y = scalar_first ? binary(kind, b, a) : binary(kind, a, b);
-    if (op == kGlu) y = activate(kind, a) * b;
+    if (op == Op::kUnary) y = unary(kind, a);
+    if (op == Op::kActivate) y = activate(kind, a);
+    if (op == Op::kClamp && !is_nan(a)) y = smaller(larger(a, c.param_float(0)), c.param_float(1));
+    if (op == Op::kSoftcap) y = c.param_float(0) * tanhf(a / c.param_float(0));
+    if (op == Op::kBinary) y = scalar_first ? binary(kind, b, a) : binary(kind, a, b);
+    if (op == Op::kGlu) y = activate(kind, a) * b;
     result[to] = as_uint(y);
   });
 }

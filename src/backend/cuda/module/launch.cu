@@ -9,8 +9,8 @@ int launch_kernel(gpu::Kernel kernel, const Arguments& arguments, Index3 groups,
   const dim3 grid(groups.x, groups.y, groups.z);
   const uint* const c = arguments.constants;
   void* values[] = {const_cast<Arguments*>(&arguments)};
-  // By this call rather than <<<>>> and cudaGetLastError(): that returns errors of calls before, too, such as
-  // of an allocation that did not fit or of an event that was not ready.
+  // cudaGetLastError() after <<<>>> would also return errors of earlier calls, such as an allocation that did
+  // not fit. This call returns its own error only.
 #define KERNEL(name, holds, function, n_threads)                                                        \
   if (kernel == gpu::Kernel::name && (holds))                                                           \
     return cudaLaunchKernel(reinterpret_cast<const void*>(&function), grid, dim3(n_threads), values, 0, \
