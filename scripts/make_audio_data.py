@@ -8,7 +8,6 @@ Llama of one layer with the golden model's vocabulary; it reads voxtral's rows. 
 and transformers.
 """
 import re
-import wave
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +17,10 @@ from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
 import packed_data
 from coarse import coarse, reference_bytes
+from tones import RATE, write_tones
 
 TARGET = Path(__file__).parent.parent / "tests/data/audio"
-RATE, N_MELS, WIDTH, N_POSITIONS = 16000, 32, 32, 48
+N_MELS, WIDTH, N_POSITIONS = 32, 32, 48
 PART = 2 * N_POSITIONS * 160  # Samples.
 LAYER = {"self_attn_layer_norm": "ln1", "final_layer_norm": "ln2", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
          "self_attn.v_proj": "attn_v", "self_attn.out_proj": "attn_out", "fc1": "ffn_up", "fc2": "ffn_down"}
@@ -42,19 +42,9 @@ def randomise(module):
 
 
 def make_sound():
-    """Tones that come and go, and noise: one part and a little more than half of another."""
-    n = PART + PART * 5 // 8 + 37
-    t = np.arange(n) / RATE
-    rng = np.random.default_rng(5)
-    tones = sum(np.sin(2 * np.pi * hz * t + hz) * np.maximum(np.sin(2 * np.pi * (0.7 + i) * t), 0) for i, hz in
-                enumerate((180, 440, 1330, 3700)))
-    samples = np.round((0.15 * tones + 0.02 * rng.standard_normal(n)) * 32767).astype("<i2")
-    with wave.open(str(TARGET / "sound.wav"), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(RATE)
-        file.writeframes(samples.tobytes())
-    return samples.astype(np.float32) / 32768.0
+    """One part and a little more than half of another."""
+    tones = [(hz, 0.7 + i) for i, hz in enumerate((180, 440, 1330, 3700))]
+    return write_tones(TARGET / "sound.wav", PART + PART * 5 // 8 + 37, 5, tones)
 
 
 def write(folder, projector, modules, n_embd, meta):

@@ -2,14 +2,13 @@
 """Makes tests/data/speech: a tiny Whisper model with random weights, and what transformers computes with it.
 
 `model` is the folder of Hugging Face: config.json, generation_config.json, tokenizer.json, model.safetensors. Its
-windows have 3 s. `rows.f32` has the encoder's states for the first window of sound.wav. `logits.f32` has the decoder's
+windows have 3 s. `rows.f32` has the encoder's states for the first window of the audio. `logits.f32` has the decoder's
 logits for the tokens in expected.json. That file also has the segments that `generate` makes
 of the whole file, greedily and with timestamps, and a language. `mels80.f32` and `mels128.f32` are the spectrograms of
 the first window, frames by mels. Needs the packages numpy, tokenizers, torch and transformers.
 """
 import json
 import sys
-import wave
 from pathlib import Path
 
 import numpy as np
@@ -19,27 +18,18 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 import packed_data
 from coarse import coarse, reference_bytes
+from tones import RATE, write_tones
 
 TARGET = Path(__file__).parent.parent / "tests/data/speech"
-RATE, N_HEARD, WIDTH, N_MELS = 16000, 150, 64, 80
+N_HEARD, WIDTH, N_MELS = 150, 64, 80
 WINDOW = 2 * N_HEARD * 160
 LANGUAGES = ["en", "zh", "de", "es"]
 
 
 def make_sound():
-    """Tones that come and go, and noise: three windows and a part of a fourth."""
-    n = 3 * WINDOW + WINDOW // 3 + 37
-    t = np.arange(n) / RATE
-    rng = np.random.default_rng(7)
-    tones = sum(np.sin(2 * np.pi * hz * t + hz) * np.maximum(np.sin(2 * np.pi * (0.6 + i / 3) * t), 0) for i, hz in
-                enumerate((210, 520, 1250, 2900)))
-    samples = np.round((0.15 * tones + 0.02 * rng.standard_normal(n)) * 32767).astype("<i2")
-    with wave.open(str(TARGET / "sound.wav"), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(RATE)
-        file.writeframes(samples.tobytes())
-    return samples.astype(np.float32) / 32768.0
+    """Three windows and a part of a fourth."""
+    tones = [(hz, 0.6 + i / 3) for i, hz in enumerate((210, 520, 1250, 2900))]
+    return write_tones(TARGET / "sound.wav", 3 * WINDOW + WINDOW // 3 + 37, 7, tones)
 
 
 def make_tokenizer(folder):

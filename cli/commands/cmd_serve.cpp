@@ -253,11 +253,9 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
   const auto told_lost = std::make_shared<std::vector<std::string>>();
   const auto load = [options, trace, footprint, others, told_lost, default_path, draft_path, &log](
                         const ModelSpec& spec, const std::function<bool(float)>& progress) {
-    if (is_transcriber_file(spec.path)) {
-      TranscriberParams params{.n_threads = options->model.n_threads, .registry = find_all_backends()};
-      if (!options->model.devices.empty()) params.devices = split_at_commas(options->model.devices);
-      return std::make_shared<server::ServedModel>(spec, Transcriber::load(spec.path, params));
-    }
+    if (is_transcriber_file(spec.path))
+      return std::make_shared<server::ServedModel>(
+          spec, Transcriber::load(spec.path, transcriber_params(options->model)));
     const auto n_others =
         std::make_shared<std::atomic<std::size_t>>(others->count());  // That it was loaded on.
     const auto options_now = [options, others] {

@@ -99,9 +99,7 @@ int run(TranscribeOptions& options) {
   for (float t = options.temperature; t < 1.01f; t += 0.2f) options.params.temperatures.push_back(t);
   const InterruptGuard interrupt;
   const auto path = find_model(options.model.model, options.talk);
-  TranscriberParams params{.n_threads = options.model.n_threads, .registry = find_all_backends()};
-  if (!options.model.devices.empty()) params.devices = split_at_commas(options.model.devices);
-  const auto transcriber = Transcriber::load(path, params);
+  const auto transcriber = Transcriber::load(path, transcriber_params(options.model));
   options.params.words = options.formats.contains("json");
   transcriber->check(options.params);
   if (options.files.size() == 1) {

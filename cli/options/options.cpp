@@ -299,6 +299,12 @@ void refuse_source(const Model& model, std::string_view command) {
                             model.info().architecture, command));
 }
 
+TranscriberParams transcriber_params(const ModelOptions& options) {
+  TranscriberParams params{.n_threads = options.n_threads, .registry = find_all_backends()};
+  if (!options.devices.empty()) params.devices = split_at_commas(options.devices);
+  return params;
+}
+
 ModelInfo find_and_describe(ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt) {
   const std::filesystem::path path = find_model(options.model, talk, [&] { return !interrupt.requested(); });
   options.model = path.string();

@@ -17,6 +17,7 @@
 #include "weft/context.h"
 #include "weft/model.h"
 #include "weft/sampler.h"
+#include "weft/transcriber.h"
 
 namespace weft::cli {
 
@@ -59,6 +60,7 @@ std::vector<std::string> split_at_commas(std::string_view list);
 PlacementParams placement_params(const ModelOptions& options);
 /// The CPU and the backends in the program's folder and in the folders of WEFT_BACKENDS.
 std::shared_ptr<Registry> find_all_backends();
+TranscriberParams transcriber_params(const ModelOptions& options);
 /// If the options do not set a split mode, sets the faster one in `params`. Returns the reason as a message;
 /// "" without a choice.
 std::string choose_split(const std::filesystem::path& path, const ModelOptions& options, int n_texts,

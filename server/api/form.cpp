@@ -33,7 +33,7 @@ void FormSink::put(std::string piece, std::function<void()> taken) {
     try {
       n_held_ += piece.size();
       if ((*held_ += piece.size()) > kMostHeld)
-        throw unavailable("overloaded", "too many files are being received; try again");
+        throw unavailable(kOverloaded, "too many files are being received; try again");
       reader_.read(piece);
     } catch (...) {
       error_ = std::current_exception();

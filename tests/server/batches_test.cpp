@@ -67,6 +67,14 @@ class BatchesTest : public testing::Test {
     batches->start(host->calls());
   }
   void open(Host::Serve serve) { open(std::move(serve), folder.setup()); }
+  void open_without_answers(const FilesSetup& setup) {
+    open(
+        [this](const auto& exchange) {
+          const std::lock_guard lock(unanswered_mutex);
+          unanswered.push_back(exchange);
+        },
+        setup);
+  }
 
   Batch create(const std::string& input, const std::string& owner = "") {
     const FileInfo file = add_file(*store, input, {.owner = owner, .purpose = "batch"});
@@ -91,6 +99,8 @@ class BatchesTest : public testing::Test {
 
   FilesFolder folder;
   std::vector<std::string> notes;
+  std::mutex unanswered_mutex;
+  std::vector<std::shared_ptr<Exchange>> unanswered;
   std::unique_ptr<Host> host;
   std::unique_ptr<FileStore> store;
   std::unique_ptr<Batches> batches;
@@ -443,14 +453,7 @@ TEST_F(BatchesTest, UnfinishedBatchesOfAnOwnerAreBounded) {
   FilesSetup setup = folder.setup();
   setup.n_batches = 2;
   setup.n_ended = 2;
-  std::mutex mutex;
-  std::vector<std::shared_ptr<Exchange>> held;
-  open(
-      [&](const auto& exchange) {
-        const std::lock_guard lock(mutex);
-        held.push_back(exchange);
-      },
-      setup);
+  open_without_answers(setup);
   const std::string first = create(request_line("a"), "alice").id;
   EXPECT_EQ(batches->reader_of(batches->find("", first)->input_file), first);
   create(request_line("a"), "alice");
@@ -480,14 +483,7 @@ TEST_F(BatchesTest, LimitsHoldForConcurrentClients) {
   FilesSetup setup = folder.setup();
   setup.n_batches = 3;
   setup.n_files = 16;
-  std::mutex mutex;
-  std::vector<std::shared_ptr<Exchange>> held;
-  open(
-      [&](const auto& exchange) {
-        const std::lock_guard lock(mutex);
-        held.push_back(exchange);
-      },
-      setup);
+  open_without_answers(setup);
   std::atomic<int> n_refused = 0, n_files_refused = 0;
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
