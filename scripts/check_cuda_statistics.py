@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """check_cuda_statistics.py [--update]: what nvcc makes of the CUDA kernels, compared with a table.
 
-tests/backend_cuda/statistics.txt has a line for each kernel and compute capability: registers of a thread, bytes of its stack, bytes of registers
-that were spilled to memory, and bytes of shared memory. A kernel fails if one of these numbers became larger. --update writes the table anew, for
-changes that are meant. Without nvcc the exit status is 77."""
+tests/backend_cuda/statistics.txt has a line for each kernel and compute capability. It has the registers of a thread, and the bytes of its stack, of
+spilled registers and of shared memory. A kernel fails if one of these numbers became larger. --update writes the new table, for changes that are meant. Without nvcc the exit status is 77."""
 import argparse
 import re
 import shutil

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# pack_gpu_check.sh: build/gpu-check.tar.xz from a built gpu_check (tests/backend_cuda/check/gpu_check.cpp): the program, its libraries except those of
-# C and C++, and tiny models. On the machine with the GPU:
+# pack_gpu_check.sh: build/gpu-check.tar.xz from a built gpu_check (tests/backend_cuda/check/gpu_check.cpp): the program, its libraries except C's and C++'s, and tiny models. On the machine with the GPU:
 #   tar xf gpu-check.tar.xz && cd gpu-check
 #   ./gpu_check; ./gpu_check conformance; ./gpu_check model models/*.gguf; ./gpu_check speeds
 set -euo pipefail

@@ -27,7 +27,7 @@ inline std::string to_hex(std::span<const std::uint8_t> bytes) {
   return text;
 }
 
-/// A hash from its digits; nothing for any other text.
+/// A hash from its digits; nothing for any other string.
 inline std::optional<Hash128> from_hex(std::string_view text) {
   constexpr std::size_t kDigits = 32;
   if (text.size() != kDigits) return std::nullopt;

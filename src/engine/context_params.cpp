@@ -58,8 +58,8 @@ int multiple_of(CacheType type) {
   return type == CacheType::kBF16 ? kBF16Pair : static_cast<int>(info(dtype_of(type)).block_elements);
 }
 
-/// The size of a head that does not fit into this type: of `head_dim`, or of layers with windows, which may
-/// have heads of their own. 0: all fit.
+/// The size of a head that this type cannot hold; 0 if it holds all. Layers with windows may have another
+/// size than `head_dim`.
 int misfit(CacheType type, int head_dim, const model::HParams& hparams) {
   const int window_dim = hparams.window ? hparams.window->head_dim : 0;
   for (const int dim : {head_dim, window_dim})

@@ -1,10 +1,10 @@
-// Checks and measures CUDA on a machine that has nothing but a driver: one program without modules, and
-// without libraries other than the C and C++ ones. It is built by `make gpu-check`.
+// Checks and measures CUDA on a machine that has only a driver. It is one program without modules, and needs
+// few libraries (scripts/pack_gpu_check.sh packs them). It is built by `make gpu-check`.
 //
 //   gpu_check [--device cuda0] conformance [OP]    every op against reference results
 //   gpu_check [--device cuda0] speeds [SECONDS]    products by type and rows: GB/s of weights and TFLOP/s
-//   gpu_check [--device cuda0] model FILE...       logits beside the CPU's, the same bits in any pieces,
-//   tokens/s
+//   gpu_check [--device cuda0] model FILE...       logits compared with the CPU's; the same bits in any
+//   pieces; tokens/s
 //
 // Prints one JSON object a line, so that a run that is cut short keeps its results. The exit status is 1 if a
 // check failed.
@@ -58,7 +58,7 @@ bool check_ops(const std::string& device, const std::string& only) {
   return passed;
 }
 
-/// Products one behind another, each with weights of its own, so that no cache of the GPU holds them.
+/// Products one after another. Each has other weights, so no cache of the GPU holds them.
 void measure_product(const std::string& device, weft::DType type, int rows, double seconds) {
   constexpr int kWidth = 4096, kProducts = 16;
   weft::Graph graph;
