@@ -211,26 +211,26 @@ weft_status weft_batch_add_embedding(weft_batch* batch, const float* embedding, 
     all.add(list(embedding, n, "embedding"), seq, {.logits = logits, .pos = pos});
   });
 }
-weft_status weft_batch_only_best(weft_batch* batch, int32_t item, int32_t n, weft_error** error) {
+weft_status weft_batch_set_n_best(weft_batch* batch, int32_t item, int32_t n, weft_error** error) {
   return change_item(batch, item, error, [&](ItemOptions& options) {
     if (n < 1) refuse("the number of best tokens is " + std::to_string(n) + ", expected at least 1");
     options.n_best = n;
   });
 }
-weft_status weft_batch_want_log_sum_exp(weft_batch* batch, int32_t item, weft_token token,
-                                        weft_error** error) {
+weft_status weft_batch_set_log_sum_exp(weft_batch* batch, int32_t item, weft_token token,
+                                       weft_error** error) {
   return change_item(batch, item, error, [&](ItemOptions& options) {
     options.log_sum_exp = true;
     options.logit_of = token;
   });
 }
-weft_status weft_batch_want_embedding(weft_batch* batch, int32_t item, weft_error** error) {
+weft_status weft_batch_set_embedding(weft_batch* batch, int32_t item, weft_error** error) {
   return change_item(batch, item, error, [&](ItemOptions& options) { options.embedding = true; });
 }
-weft_status weft_batch_see_to(weft_batch* batch, int32_t item, weft_pos end, weft_error** error) {
+weft_status weft_batch_set_attend_to(weft_batch* batch, int32_t item, weft_pos end, weft_error** error) {
   return change_item(batch, item, error, [&](ItemOptions& options) { options.attend_to = end; });
 }
-weft_status weft_batch_stand_at(weft_batch* batch, int32_t item, const weft_pos positions[3],
+weft_status weft_batch_set_axes(weft_batch* batch, int32_t item, const weft_pos positions[3],
                                 weft_error** error) {
   return change_item(batch, item, error, [&](ItemOptions& options) {
     const std::span<const weft_pos> at = list(positions, 3, "positions");

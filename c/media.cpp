@@ -58,8 +58,8 @@ void give(weft_image* to, const Image& image) {
          .rgb = copy_of(std::span(image.rgb)).release(),
          .n_bytes = image.rgb.size()};
 }
-void give(weft_sound* to, const Sound& sound) {
-  need(to, "sound");
+void give(weft_audio* to, const Sound& sound) {
+  need(to, "audio");
   *to = {.samples = copy_of(std::span(sound.samples)).release(), .n_samples = sound.samples.size()};
 }
 
@@ -77,12 +77,12 @@ std::function<bool()> question(weft_encode_callback goes_on, void* user_data) {
 }
 
 std::unique_ptr<weft_prompt> place(const Model& model, std::span<const PromptPiece> pieces,
-                                   const weft_media* const* media, std::size_t n_media, const char* mark) {
+                                   const weft_media* const* media, std::size_t n_media, const char* marker) {
   std::vector<std::shared_ptr<const EncodedMedia>> all;
   for (const weft_media* const one : list(media, n_media, "media"))
     all.push_back(need(one, "one of media").encoded);
   return std::unique_ptr<weft_prompt>(
-      new weft_prompt{.prompt = place_media(model.tokenizer(), pieces, all, need_text(mark, "mark"))});
+      new weft_prompt{.prompt = place_media(model.tokenizer(), pieces, all, need_text(marker, "marker"))});
 }
 
 }  // namespace
@@ -95,19 +95,19 @@ weft_status weft_image_read(const void* bytes, size_t n_bytes, weft_image* image
 weft_status weft_image_read_file(const char* path, weft_image* image, weft_error** error) {
   return run(error, [&] { give(image, read_image_file(need_text(path, "path"))); });
 }
-weft_status weft_sound_read(const void* bytes, size_t n_bytes, weft_sound* sound, weft_error** error) {
-  return run(error, [&] { give(sound, read_sound(bytes_of(bytes, n_bytes))); });
+weft_status weft_audio_read(const void* bytes, size_t n_bytes, weft_audio* audio, weft_error** error) {
+  return run(error, [&] { give(audio, read_sound(bytes_of(bytes, n_bytes))); });
 }
-weft_status weft_sound_read_file(const char* path, weft_sound* sound, weft_error** error) {
-  return run(error, [&] { give(sound, read_sound_file(need_text(path, "path"))); });
+weft_status weft_audio_read_file(const char* path, weft_audio* audio, weft_error** error) {
+  return run(error, [&] { give(audio, read_sound_file(need_text(path, "path"))); });
 }
 
 void weft_media_params_init(weft_media_params* params, size_t struct_size) { init(params, struct_size); }
-weft_status weft_media_kinds(const char* path, bool* pictures, bool* sounds, weft_error** error) {
+weft_status weft_media_kinds(const char* path, bool* images, bool* audio, weft_error** error) {
   return run(error, [&] {
     const MediaKinds kinds = media_kinds(need_text(path, "path"));
-    if (pictures != nullptr) *pictures = kinds.pictures;
-    if (sounds != nullptr) *sounds = kinds.sounds;
+    if (images != nullptr) *images = kinds.pictures;
+    if (audio != nullptr) *audio = kinds.sounds;
   });
 }
 
@@ -178,27 +178,27 @@ weft_status weft_audio_model_check_fits(const weft_audio_model* audio, const wef
                                         weft_error** error) {
   return check_fits(audio, "audio", model, error);
 }
-weft_media* weft_audio_model_encode(const weft_audio_model* audio, const weft_sound* sound,
+weft_media* weft_audio_model_encode(const weft_audio_model* model, const weft_audio* audio,
                                     weft_encode_callback goes_on, void* user_data, weft_error** error) {
   return make(error, [&] {
-    const AudioModel& model = *need(audio, "audio").model;
-    const weft_sound& from = need(sound, "sound");
+    const AudioModel& encoder = *need(model, "model").model;
+    const weft_audio& from = need(audio, "audio");
     const std::span<const float> samples =
-        list(static_cast<const float*>(from.samples), from.n_samples, "sound->samples");
+        list(static_cast<const float*>(from.samples), from.n_samples, "audio->samples");
     const Sound all = {.samples = {samples.begin(), samples.end()}};
-    return std::make_unique<weft_media>(model.encode(all, question(goes_on, user_data)));
+    return std::make_unique<weft_media>(encoder.encode(all, question(goes_on, user_data)));
   });
 }
 void weft_media_free(weft_media* media) { delete media; }
 
-weft_status weft_media_mark(char** mark, weft_error** error) {
+weft_status weft_media_marker(char** marker, weft_error** error) {
   return run(error, [&] {
-    need(mark, "mark");
-    tell(mark, make_media_mark());
+    need(marker, "marker");
+    tell(marker, make_media_mark());
   });
 }
 weft_prompt* weft_prompt_create(const weft_model* model, const char* text, size_t n_bytes, uint32_t flags,
-                                const weft_media* const* media, size_t n_media, const char* mark,
+                                const weft_media* const* media, size_t n_media, const char* marker,
                                 weft_error** error) {
   return make(error, [&] {
     const Model& with = *need(model, "model").loaded->model;
@@ -206,16 +206,16 @@ weft_prompt* weft_prompt_create(const weft_model* model, const char* text, size_
       refuse("flags are " + std::to_string(flags) + "; only WEFT_PARSE_SPECIAL says something here");
     const PromptPiece piece = {std::string(list(text, n_bytes, "text").data(), n_bytes),
                                (flags & WEFT_PARSE_SPECIAL) != 0};
-    return place(with, {&piece, 1}, media, n_media, mark);
+    return place(with, {&piece, 1}, media, n_media, marker);
   });
 }
 weft_prompt* weft_prompt_create_chat(const weft_model* model, const weft_chat_message* messages,
                                      size_t n_messages, const weft_chat_params* params,
-                                     const weft_media* const* media, size_t n_media, const char* mark,
+                                     const weft_media* const* media, size_t n_media, const char* marker,
                                      weft_error** error) {
   return make(error, [&] {
     const Model& with = *need(model, "model").loaded->model;
-    return place(with, render(with, messages, n_messages, params), media, n_media, mark);
+    return place(with, render(with, messages, n_messages, params), media, n_media, marker);
   });
 }
 void weft_prompt_free(weft_prompt* prompt) { delete prompt; }

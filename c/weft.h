@@ -1,6 +1,6 @@
 /// @file
-/// weft in C. The headers that this one includes have models, tokenizers, chats, contexts, samplers, batchers,
-/// services and embedders. weft_media.h has images and audio, weft_graph.h has graphs.
+/// weft in C. The headers that this one includes have models, tokenizers, chats, contexts, samplers,
+/// batchers, services and embedders. weft_media.h has images and audio, weft_graph.h has graphs.
 ///
 /// These rules hold for all functions. Each function documents the rest.
 ///

@@ -30,7 +30,7 @@ typedef struct weft_context_params {
   int32_t n_ubatch;     ///< The most tokens of a step.
   int32_t n_outputs;    ///< The most rows of logits of a step. 0: max(64, n_sequences).
   int32_t n_threads;    ///< 0: the number of cores.
-  /// The largest n of weft_batch_only_best. 0: none. -1: 64 if all devices are CPUs, otherwise 0.
+  /// The largest n of weft_batch_set_n_best. 0: none. -1: 64 if all devices are CPUs, otherwise 0.
   int32_t n_best;
   weft_cache_type k_type;
   weft_cache_type v_type;
@@ -86,18 +86,19 @@ WEFT_API weft_status weft_batch_add_embedding(weft_batch* batch, const float* em
                                               weft_seq seq, weft_pos pos, bool logits, weft_error** error);
 /// Requests the n best tokens of an item instead of all its logits (weft_context_best). The item must request
 /// logits.
-WEFT_API weft_status weft_batch_only_best(weft_batch* batch, int32_t item, int32_t n, weft_error** error);
+WEFT_API weft_status weft_batch_set_n_best(weft_batch* batch, int32_t item, int32_t n, weft_error** error);
 /// Requests the log-sum-exp of an item, too (weft_context_log_sum_exp), and the logit of `token` unless that
 /// is WEFT_NO_TOKEN (weft_context_logit). The item must request logits.
-WEFT_API weft_status weft_batch_want_log_sum_exp(weft_batch* batch, int32_t item, weft_token token,
-                                                 weft_error** error);
+WEFT_API weft_status weft_batch_set_log_sum_exp(weft_batch* batch, int32_t item, weft_token token,
+                                                weft_error** error);
 /// Requests the embedding of an item (weft_context_embedding).
-WEFT_API weft_status weft_batch_want_embedding(weft_batch* batch, int32_t item, weft_error** error);
+WEFT_API weft_status weft_batch_set_embedding(weft_batch* batch, int32_t item, weft_error** error);
 /// The item attends to all positions of its sequence below `end`, later ones included.
-WEFT_API weft_status weft_batch_see_to(weft_batch* batch, int32_t item, weft_pos end, weft_error** error);
+WEFT_API weft_status weft_batch_set_attend_to(weft_batch* batch, int32_t item, weft_pos end,
+                                              weft_error** error);
 /// Sets an item's positions in time, image row and image column, for models with M-RoPE. By default all three
 /// are the item's own position.
-WEFT_API weft_status weft_batch_stand_at(weft_batch* batch, int32_t item, const weft_pos positions[3],
+WEFT_API weft_status weft_batch_set_axes(weft_batch* batch, int32_t item, const weft_pos positions[3],
                                          weft_error** error);
 /// The item does not attend to `other`, an item of the same sequence.
 WEFT_API weft_status weft_batch_hide(weft_batch* batch, int32_t item, int32_t other, weft_error** error);
@@ -126,7 +127,7 @@ WEFT_API const weft_best* weft_context_best(weft_context* context, int32_t item,
 /// The log-sum-exp of an item: log(sum(e^logit)). A token's log-probability is its logit minus this.
 WEFT_API weft_status weft_context_log_sum_exp(const weft_context* context, int32_t item, float* result,
                                               weft_error** error);
-/// The logit of the token given to weft_batch_want_log_sum_exp.
+/// The logit of the token given to weft_batch_set_log_sum_exp.
 WEFT_API weft_status weft_context_logit(const weft_context* context, int32_t item, float* result,
                                         weft_error** error);
 /// The last hidden state of an item: n_embd numbers. Valid until the next weft_context_decode.
@@ -204,6 +205,21 @@ WEFT_API weft_status weft_context_save_file(const weft_context* context, weft_se
 /// The same from a file.
 WEFT_API weft_status weft_context_restore_file(weft_context* context, weft_seq seq, const char* path,
                                                weft_error** error);
+
+// Old names.
+
+WEFT_DEPRECATED("use weft_batch_set_n_best")
+WEFT_API weft_status weft_batch_only_best(weft_batch* batch, int32_t item, int32_t n, weft_error** error);
+WEFT_DEPRECATED("use weft_batch_set_log_sum_exp")
+WEFT_API weft_status weft_batch_want_log_sum_exp(weft_batch* batch, int32_t item, weft_token token,
+                                                 weft_error** error);
+WEFT_DEPRECATED("use weft_batch_set_embedding")
+WEFT_API weft_status weft_batch_want_embedding(weft_batch* batch, int32_t item, weft_error** error);
+WEFT_DEPRECATED("use weft_batch_set_attend_to")
+WEFT_API weft_status weft_batch_see_to(weft_batch* batch, int32_t item, weft_pos end, weft_error** error);
+WEFT_DEPRECATED("use weft_batch_set_axes")
+WEFT_API weft_status weft_batch_stand_at(weft_batch* batch, int32_t item, const weft_pos positions[3],
+                                         weft_error** error);
 
 #ifdef __cplusplus
 }

@@ -14,6 +14,13 @@
 #define WEFT_API
 #endif
 
+/// Marks old names, which end with the next minor version. Compilers warn and name the new one.
+#if defined(__GNUC__)
+#define WEFT_DEPRECATED(advice) __attribute__((deprecated(advice)))
+#else
+#define WEFT_DEPRECATED(advice)
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -3,7 +3,7 @@
 ///
 /// The encoders are in an mmproj file, as llama.cpp's converter writes it. To use them:
 /// 1. Encode an image or audio (weft_vision_model_encode, weft_audio_model_encode).
-/// 2. Write a mark (weft_media_mark) into the prompt where it belongs, and make a prompt of both
+/// 2. Write a marker (weft_media_marker) into the prompt where it belongs, and make a prompt of both
 ///    (weft_prompt_create).
 /// 3. Pass the prompt's tokens to weft_generate, weft_batcher_submit or weft_service_submit, and the prompt
 ///    itself as the parameter `media`, which has the embeddings.
@@ -25,10 +25,10 @@ typedef struct weft_image {
 } weft_image;
 
 /// Samples of one channel, from -1 to 1, at WEFT_SAMPLE_RATE per second.
-typedef struct weft_sound {
+typedef struct weft_audio {
   float* samples;
   size_t n_samples;
-} weft_sound;
+} weft_audio;
 
 /// Samples per second.
 #define WEFT_SAMPLE_RATE 16000
@@ -40,11 +40,11 @@ WEFT_API weft_status weft_image_read(const void* bytes, size_t n_bytes, weft_ima
 /// The same for a file on disk.
 WEFT_API weft_status weft_image_read_file(const char* path, weft_image* image, weft_error** error);
 /// Reads a file in memory: WAV, FLAC, Ogg (Vorbis, Opus), AIFF or, with libsndfile 1.1 or later, MP3. The
-/// result is one channel at WEFT_SAMPLE_RATE. The caller frees `sound->samples`.
-WEFT_API weft_status weft_sound_read(const void* bytes, size_t n_bytes, weft_sound* sound,
+/// result is one channel at WEFT_SAMPLE_RATE. The caller frees `audio->samples`.
+WEFT_API weft_status weft_audio_read(const void* bytes, size_t n_bytes, weft_audio* audio,
                                      weft_error** error);
 /// The same for a file on disk.
-WEFT_API weft_status weft_sound_read_file(const char* path, weft_sound* sound, weft_error** error);
+WEFT_API weft_status weft_audio_read_file(const char* path, weft_audio* audio, weft_error** error);
 
 /// An image encoder. Immutable: any number of threads may use one, but it encodes one image at a time.
 typedef struct weft_vision_model weft_vision_model;
@@ -95,7 +95,7 @@ typedef bool (*weft_encode_callback)(void* user_data);
 /// Sets struct_size and the defaults.
 WEFT_API void weft_media_params_init(weft_media_params* params, size_t struct_size);
 /// Which encoders an mmproj file has. Pass NULL for results that are not wanted.
-WEFT_API weft_status weft_media_kinds(const char* path, bool* pictures, bool* sounds, weft_error** error);
+WEFT_API weft_status weft_media_kinds(const char* path, bool* images, bool* audio, weft_error** error);
 
 /// Loads the image encoder of an mmproj file.
 WEFT_API weft_vision_model* weft_vision_model_load(const char* path, const weft_media_params* params,
@@ -125,7 +125,7 @@ WEFT_API weft_status weft_audio_model_get_info(const weft_audio_model* audio, we
 WEFT_API weft_status weft_audio_model_check_fits(const weft_audio_model* audio, const weft_model* model,
                                                  weft_error** error);
 /// Encodes audio. The same samples give the same rows, bit by bit. `goes_on` may be NULL.
-WEFT_API weft_media* weft_audio_model_encode(const weft_audio_model* audio, const weft_sound* sound,
+WEFT_API weft_media* weft_audio_model_encode(const weft_audio_model* model, const weft_audio* audio,
                                              weft_encode_callback goes_on, void* user_data,
                                              weft_error** error);
 /// Frees the media. Prompts that contain it stay valid.
@@ -145,23 +145,23 @@ typedef struct weft_part {
   /// For models with M-RoPE: the embeddings form a grid of this width, row by row. 0: no grid.
   int32_t grid_width;
   int32_t extent;  ///< The positions that the part takes.
-  bool both_ways;  ///< Its embeddings attend to each other in both directions (weft_batch_see_to).
+  bool both_ways;  ///< Its embeddings attend to each other in both directions (weft_batch_set_attend_to).
 } weft_part;
 
 /// A string that marks the places of images and audio. It is random, so that users cannot write it into
 /// messages. The caller frees it.
-WEFT_API weft_status weft_media_mark(char** mark, weft_error** error);
-/// Makes a prompt of a string, in which each `mark` is replaced by the next of `media`. WEFT_INVALID_ARGUMENT
-/// if the numbers of marks and media differ. `flags` is 0 or WEFT_PARSE_SPECIAL. BOS is always added if the
-/// model has it.
+WEFT_API weft_status weft_media_marker(char** marker, weft_error** error);
+/// Makes a prompt of a string, in which each `marker` is replaced by the next of `media`.
+/// WEFT_INVALID_ARGUMENT if the numbers of markers and media differ. `flags` is 0 or WEFT_PARSE_SPECIAL. BOS
+/// is always added if the model has it.
 WEFT_API weft_prompt* weft_prompt_create(const weft_model* model, const char* text, size_t n_bytes,
                                          uint32_t flags, const weft_media* const* media, size_t n_media,
-                                         const char* mark, weft_error** error);
-/// The same for a conversation, rendered as by weft_model_apply_chat_template. Its messages have the marks.
+                                         const char* marker, weft_error** error);
+/// The same for a conversation, rendered as by weft_model_apply_chat_template. Its messages have the markers.
 WEFT_API weft_prompt* weft_prompt_create_chat(const weft_model* model, const weft_chat_message* messages,
                                               size_t n_messages, const weft_chat_params* params,
                                               const weft_media* const* media, size_t n_media,
-                                              const char* mark, weft_error** error);
+                                              const char* marker, weft_error** error);
 /// Frees it. Running generations keep their parts.
 WEFT_API void weft_prompt_free(weft_prompt* prompt);
 /// Its tokens, n of them. Valid as long as the prompt.
@@ -171,6 +171,17 @@ WEFT_API size_t weft_prompt_n_parts(const weft_prompt* prompt);
 /// The part at an index, from 0.
 WEFT_API weft_status weft_prompt_get_part(const weft_prompt* prompt, size_t place, weft_part* part,
                                           weft_error** error);
+
+// Old names.
+
+WEFT_DEPRECATED("use weft_audio") typedef weft_audio weft_sound;
+WEFT_DEPRECATED("use weft_audio_read")
+WEFT_API weft_status weft_sound_read(const void* bytes, size_t n_bytes, weft_audio* sound,
+                                     weft_error** error);
+WEFT_DEPRECATED("use weft_audio_read_file")
+WEFT_API weft_status weft_sound_read_file(const char* path, weft_audio* sound, weft_error** error);
+WEFT_DEPRECATED("use weft_media_marker")
+WEFT_API weft_status weft_media_mark(char** mark, weft_error** error);
 
 #ifdef __cplusplus
 }

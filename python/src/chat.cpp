@@ -160,12 +160,12 @@ void Opening::add_to(RequestParams& params) const {
 }
 
 std::vector<Opening::Event> Opening::push(std::string_view text) {
-  const auto hold = user_.hold("the answer's reader");
+  const auto hold = user_.hold("the response's reader");
   return to_list(reader_.push(text));
 }
 
 std::vector<Opening::Event> Opening::finish(bool was_cut) {
-  const auto hold = user_.hold("the answer's reader");
+  const auto hold = user_.hold("the response's reader");
   return to_list(reader_.finish(was_cut));
 }
 

@@ -112,8 +112,17 @@ std::unique_ptr<PySampler> make_sampler(const ModelPtr& model, const Dict& optio
 using Tokens = std::variant<Token, std::vector<Token>>;
 using Sequences = std::variant<SeqId, std::vector<SeqId>>;
 
-/// `logits` requests the logits of the last token.
-int add(PyBatch& self, const Tokens& tokens, const Sequences& seqs, bool logits, std::optional<Pos> pos) {
+/// The options are those of the last token, except that `pos` is the position of the first.
+int add(PyBatch& self, const Tokens& tokens, const Sequences& seqs, bool logits, std::optional<Pos> pos,
+        int n_best, bool log_sum_exp, std::optional<Token> logit_of, bool embedding,
+        std::optional<Pos> attend_to) {
+  if (n_best < 0) refuse("n_best is " + std::to_string(n_best) + ", expected at least 0");
+  const ItemOptions last = {.logits = logits,
+                            .n_best = n_best,
+                            .log_sum_exp = log_sum_exp,
+                            .logit_of = logit_of.value_or(kNoToken),
+                            .embedding = embedding,
+                            .attend_to = attend_to.value_or(-1)};
   return self.with([&](Batch& batch) {
     const Token* const one = std::get_if<Token>(&tokens);
     const std::span<const Token> all =
@@ -122,8 +131,8 @@ int add(PyBatch& self, const Tokens& tokens, const Sequences& seqs, bool logits,
       throw Error(ErrorCode::kInvalidArgument,
                   "there are no tokens to add, and so no number of the last one");
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const ItemOptions options = {.logits = logits && i + 1 == all.size(),
-                                   .pos = pos ? *pos + static_cast<Pos>(i) : kNextPos};
+      ItemOptions options = i + 1 == all.size() ? last : ItemOptions();
+      options.pos = pos ? *pos + static_cast<Pos>(i) : kNextPos;
       if (const SeqId* const seq = std::get_if<SeqId>(&seqs))
         batch.add(all[i], *seq, options);
       else
@@ -208,9 +217,10 @@ std::vector<std::tuple<Token, float, float>> candidates(PySampler& self) {
   return result;
 }
 
-/// Changes the options of an item.
+/// Changes the options of an item, for a method with an old name.
 template <typename F>
-void change_item(PyBatch& self, int item, F change) {
+void change_item(PyBatch& self, int item, const char* advice, F change) {
+  if (PyErr_WarnEx(PyExc_DeprecationWarning, advice, 1) != 0) throw nb::python_error();
   self.with([&](Batch& batch) {
     ItemOptions options = batch.options(item);
     change(options);
@@ -230,17 +240,23 @@ void bind_batch(nb::module_& m) {
           "clear", [](PyBatch& self) { self.with([](Batch& batch) { batch.clear(); }); },
           "Removes all items.")
       .def("add", &add, nb::arg("tokens"), nb::arg("seq") = Sequences(0), nb::arg("logits") = false,
-           nb::arg("pos") = nb::none(),
+           nb::arg("pos") = nb::none(), nb::kw_only(), nb::arg("n_best") = 0, nb::arg("log_sum_exp") = false,
+           nb::arg("logit_of") = nb::none(), nb::arg("embedding") = false, nb::arg("attend_to") = nb::none(),
            nb::sig("def add(self, tokens: int | collections.abc.Sequence[int] | "
                    "numpy.typing.NDArray[numpy.integer], "
-                   "seq: int | collections.abc.Sequence[int] = 0, logits: bool = False, pos: int | None = "
-                   "None) -> "
+                   "seq: int | collections.abc.Sequence[int] = 0, logits: bool = False, "
+                   "pos: int | None = None, *, n_best: int = 0, log_sum_exp: bool = False, "
+                   "logit_of: int | None = None, embedding: bool = False, attend_to: int | None = None) -> "
                    "int"),
-           "Adds a token, or a list of consecutive tokens, to one sequence or to several. `logits`: computes "
-           "the logits of the last token.\n"
-           "`pos`: position of the first token (default: the next of the sequence). Returns the item number "
-           "of "
-           "the last token, for Context.logits().")
+           "Adds a token, or a list of consecutive tokens, to one sequence or to several. `pos`: position of "
+           "the first token (default: the next of the sequence).\n"
+           "Returns the item number of the last token. The other options request results of that token:\n"
+           "`logits`: all logits, for Context.logits(). `n_best`: only the n best tokens, for "
+           "Context.best(); needs `logits`.\n"
+           "`log_sum_exp`: the log-sum-exp of its logits; needs `logits`. `logit_of`: the logit of this "
+           "token, for Context.logit(); needs `log_sum_exp`.\n"
+           "`embedding`: its last hidden state, for Context.embedding(). `attend_to`: it attends only to "
+           "positions before this one (default: up to its own).")
       .def(
           "add_embedding",
           [](PyBatch& self, const Floats& row, SeqId seq, bool logits, std::optional<Pos> pos) {
@@ -255,36 +271,39 @@ void bind_batch(nb::module_& m) {
       .def(
           "only_best",
           [](PyBatch& self, int item, int n) {
-            change_item(self, item, [&](ItemOptions& options) {
-              if (n < 1)
-                refuse("the number of best tokens is " + std::to_string(n) + ", expected at least 1");
-              options.n_best = n;
-            });
+            change_item(
+                self, item, "only_best() is deprecated: use add(..., n_best=n)", [&](ItemOptions& options) {
+                  if (n < 1)
+                    refuse("the number of best tokens is " + std::to_string(n) + ", expected at least 1");
+                  options.n_best = n;
+                });
           },
-          nb::arg("item"), nb::arg("n"), "Computes only the n best tokens of the item, for Context.best().")
+          nb::arg("item"), nb::arg("n"), "Deprecated: add(..., n_best=n).")
       .def(
           "want_log_sum_exp",
           [](PyBatch& self, int item, std::optional<Token> token) {
-            change_item(self, item, [&](ItemOptions& options) {
-              options.log_sum_exp = true;
-              options.logit_of = token.value_or(kNoToken);
-            });
+            change_item(self, item, "want_log_sum_exp() is deprecated: use add(..., log_sum_exp=True)",
+                        [&](ItemOptions& options) {
+                          options.log_sum_exp = true;
+                          options.logit_of = token.value_or(kNoToken);
+                        });
           },
           nb::arg("item"), nb::arg("token") = nb::none(),
-          "Also computes the log-sum-exp of the item's logits, and the logit of a token, for "
-          "Context.log_sum_exp() and Context.logit().")
+          "Deprecated: add(..., log_sum_exp=True, logit_of=token).")
       .def(
           "want_embedding",
           [](PyBatch& self, int item) {
-            change_item(self, item, [](ItemOptions& options) { options.embedding = true; });
+            change_item(self, item, "want_embedding() is deprecated: use add(..., embedding=True)",
+                        [](ItemOptions& options) { options.embedding = true; });
           },
-          nb::arg("item"), "Computes the last hidden state of the item, for Context.embedding().")
+          nb::arg("item"), "Deprecated: add(..., embedding=True).")
       .def(
           "see_to",
           [](PyBatch& self, int item, Pos end) {
-            change_item(self, item, [&](ItemOptions& options) { options.attend_to = end; });
+            change_item(self, item, "see_to() is deprecated: use add(..., attend_to=end)",
+                        [&](ItemOptions& options) { options.attend_to = end; });
           },
-          nb::arg("item"), nb::arg("end"), "The item attends only to positions before `end`.")
+          nb::arg("item"), nb::arg("end"), "Deprecated: add(..., attend_to=end).")
       .def(
           "hide",
           [](PyBatch& self, int item, int other) { self.with([&](Batch& b) { b.hide(item, other); }); },
@@ -325,7 +344,7 @@ void bind_context(nb::module_& m) {
           [](PyContext& self, int item) {
             return self.with([&](const Context& c) { return c.logit(item); });
           },
-          nb::arg("item"), "The logit of the token that Batch.want_log_sum_exp() named.")
+          nb::arg("item"), "The logit of the token that `logit_of` of Batch.add() named.")
       .def("embedding", &embedding, nb::arg("item"), "The last hidden state of an item of the last batch.")
       .def(
           "remove",

@@ -55,19 +55,19 @@ class ReadyQueue {
 };
 
 /// The response to a request with one completion.
-class Answer {
+class EngineResponse {
  public:
-  explicit Answer(Response response) : response_(std::move(response)) {}
-  ~Answer() {
+  explicit EngineResponse(Response response) : response_(std::move(response)) {}
+  ~EngineResponse() {
     if (!user_.is_at_home()) new Response(std::move(response_));  // The engine's locks may never be released.
   }
-  Answer(const Answer&) = delete;
-  Answer& operator=(const Answer&) = delete;
+  EngineResponse(const EngineResponse&) = delete;
+  EngineResponse& operator=(const EngineResponse&) = delete;
 
   /// Waits for the next chunk; returns nullopt at the end. Signal handlers run during the wait, so Ctrl-C
   /// ends it.
   std::optional<Output> next() {
-    const auto hold = user_.hold("the answer");
+    const auto hold = user_.hold("the response");
     while (true) {
       if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Checked even if chunks are always ready.
       Output chunk;
@@ -93,7 +93,7 @@ class Answer {
   }
   /// Returns a chunk if one is ready, without waiting; `ended` says whether more may come.
   std::optional<Output> poll() {
-    const auto hold = user_.hold("the answer");
+    const auto hold = user_.hold("the response");
     Output chunk;
     const Response::Poll poll = response_.poll(chunk);
     ended_ = poll == Response::Poll::kEnd;
@@ -104,7 +104,7 @@ class Answer {
     if (user_.is_at_home()) response_.cancel();
   }
   void on_ready(const std::shared_ptr<ReadyQueue>& queue, std::int64_t key) {
-    const auto hold = user_.hold("the answer");
+    const auto hold = user_.hold("the response");
     response_.on_ready([queue, key] { queue->put(key); });
   }
 
@@ -196,8 +196,8 @@ void ban(RequestOptions& request, const Tokenizer& tokenizer) {
   ban_tokens(request.params, std::move(bans), tokenizer);
 }
 
-std::unique_ptr<Answer> submit(Engine& self, std::vector<Token> prompt, const Dict& options,
-                               const PyGrammar* grammar, const Opening* opening) {
+std::unique_ptr<EngineResponse> submit(Engine& self, std::vector<Token> prompt, const Dict& options,
+                                       const PyGrammar* grammar, const Opening* opening) {
   RequestOptions request;
   RequestParams& params = request.params;
   for (const auto& [key, value] : options) {
@@ -213,7 +213,7 @@ std::unique_ptr<Answer> submit(Engine& self, std::vector<Token> prompt, const Di
     params.constraint = [compiled = grammar->compiled](int) { return compiled->constraint(); };
   if (opening != nullptr) opening->add_to(params);
   ban(request, self.tokenizer());
-  return std::make_unique<Answer>(self.service().submit(std::move(prompt), std::move(params)));
+  return std::make_unique<EngineResponse>(self.service().submit(std::move(prompt), std::move(params)));
 }
 
 Dict stats_of(const CompletionStats& stats) {
@@ -318,13 +318,13 @@ void bind_engine(nb::module_& m) {
       .def_prop_ro("error", [](const Output& chunk) { return to_str(chunk.error); })
       .def_prop_ro("stats", [](const Output& chunk) { return stats_of(chunk.stats); });
 
-  nb::class_<Answer>(m, "Answer")
-      .def("next", &Answer::next)
-      .def("rest", &Answer::rest)
-      .def("poll", &Answer::poll)
-      .def_prop_ro("ended", &Answer::ended)
-      .def("cancel", &Answer::cancel)
-      .def("on_ready", &Answer::on_ready, nb::arg("queue"), nb::arg("key"));
+  nb::class_<EngineResponse>(m, "Response")
+      .def("next", &EngineResponse::next)
+      .def("rest", &EngineResponse::rest)
+      .def("poll", &EngineResponse::poll)
+      .def_prop_ro("ended", &EngineResponse::ended)
+      .def("cancel", &EngineResponse::cancel)
+      .def("on_ready", &EngineResponse::on_ready, nb::arg("queue"), nb::arg("key"));
 
   nb::class_<Notes>(m, "Notes").def(nb::init<>()).def("all", &Notes::all);
 
@@ -335,7 +335,7 @@ void bind_engine(nb::module_& m) {
            nb::arg("opening").none())
       .def("stats", [](Engine& self) { return stats_of(self.service().stats()); })
       .def(
-          "save_text",
+          "save_prefix",
           [](Engine& self, const std::vector<Token>& tokens) {
             SavedPrefix saved;
             {
@@ -346,7 +346,7 @@ void bind_engine(nb::module_& m) {
           },
           nb::arg("tokens"))
       .def(
-          "restore_text",
+          "restore_prefix",
           [](Engine& self, const nb::bytes& state) {
             const std::span bytes(reinterpret_cast<const std::byte*>(state.c_str()), state.size());
             const Unlocked unlocked;

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import typing
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -251,6 +252,23 @@ def takes(table: type) -> Callable[[_Function], _Function]:
     return document
 
 
+def renamed(**names: str) -> Callable[[_Function], _Function]:
+    """Lets a function take old names of parameters, {old: new}, with a DeprecationWarning."""
+
+    def wrap(function: _Function) -> _Function:
+        @functools.wraps(function)
+        def wrapper(*given: Any, **named: Any) -> Any:
+            for old, new in names.items():
+                if old in named:
+                    warnings.warn(f"{old} is deprecated: use {new}", DeprecationWarning, stacklevel=2)
+                    named.setdefault(new, named.pop(old))
+            return function(*given, **named)
+
+        return typing.cast(_Function, wrapper)
+
+    return wrap
+
+
 # Functions of C++.
 
 
@@ -312,18 +330,19 @@ def _explain(error: TypeError, given: tuple[Any, ...], named: dict[str, Any]) ->
         return error
     kinds: dict[str, list[ast.expr]] = {}
     for arguments in signatures:
-        for argument in [*arguments.posonlyargs, *arguments.args]:
+        for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
             if argument.annotation is not None:
                 kinds.setdefault(argument.arg, []).append(argument.annotation)
     arguments = max(signatures, key=lambda one: len(one.args))
     names = [argument.arg for argument in [*arguments.posonlyargs, *arguments.args]]
+    all_names = names + [argument.arg for argument in arguments.kwonlyargs]
     if len(given) > len(names):
         n_self = names[:1].count("self")
         return TypeError(f"{function}() takes {len(names) - n_self} arguments, not {len(given) - n_self}")
     values = dict(zip(names, given))
     for name, value in named.items():
-        if name not in names:
-            known = ", ".join(one for one in names if one != "self") or "none"
+        if name not in all_names:
+            known = ", ".join(one for one in all_names if one != "self") or "none"
             return TypeError(f"{function}() has no argument '{name}'; it has {known}")
         if name in values:
             return TypeError(f"{function}() got {name} twice")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -58,7 +59,7 @@ class ToolCall:
 
 
 @dataclass
-class ChatAnswer:
+class ChatResponse:
     """The response of a model."""
 
     content: str = ""
@@ -98,29 +99,35 @@ class ChatAnswer:
 
 
 class ChatStream(Iterator[ChatEvent], AsyncIterator[ChatEvent]):
-    """A response as a stream of events, for `for` and `async for`. `answer` has the response so far. Ends as Stream does."""
+    """A response as a stream of events, for `for` and `async for`. `response` has the response so far. Ends as Stream does."""
 
     def __init__(self, stream: Stream, opening: _weft.Opening) -> None:
         done = stream.completion
-        self.answer = ChatAnswer(tokens=done.tokens, logprobs=done.logprobs, prompt_logprobs=done.prompt_logprobs)
+        self.response = ChatResponse(tokens=done.tokens, logprobs=done.logprobs, prompt_logprobs=done.prompt_logprobs)
         self._stream = stream
         self._opening = opening
         self._events: deque[ChatEvent] = deque()
         self._ended = False
 
+    @property
+    def answer(self) -> ChatResponse:
+        """Deprecated: response."""
+        warnings.warn("ChatStream.answer is deprecated: use response", DeprecationWarning, stacklevel=2)
+        return self.response
+
     def close(self) -> None:
         self._stream.close()
 
-    def read(self) -> ChatAnswer:
+    def read(self) -> ChatResponse:
         """Waits for the rest, and returns the whole response."""
         for _ in self:
             pass
-        return self.answer
+        return self.response
 
-    async def read_async(self) -> ChatAnswer:
+    async def read_async(self) -> ChatResponse:
         async for _ in self:
             pass
-        return self.answer
+        return self.response
 
     def __next__(self) -> ChatEvent:
         while not self._events:
@@ -160,13 +167,13 @@ class ChatStream(Iterator[ChatEvent], AsyncIterator[ChatEvent]):
         events = self._opening.finish(stop not in _WHOLE) if text is None else self._opening.push(text)
         self._events.extend(ChatEvent(*event) for event in events)
         if self._ended:
-            self.answer.stop = stop
-            self.answer.stats = self._stream.completion.stats
+            self.response.stop = stop
+            self.response.stats = self._stream.completion.stats
 
     def _pop(self) -> ChatEvent:
         event = self._events.popleft()
-        self.answer.add(event)
+        self.response.add(event)
         return event
 
     def __repr__(self) -> str:
-        return f"<weft.ChatStream {self.answer.stop or 'open'}, {len(self.answer.tokens)} tokens>"
+        return f"<weft.ChatStream {self.response.stop or 'open'}, {len(self.response.tokens)} tokens>"

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, Optional, TypedDict, Union, over
 import numpy as np
 
 from . import _weft, arguments
-from .chats import ChatAnswer, ChatPrompt, ChatStream, tool_name
+from .chats import ChatPrompt, ChatResponse, ChatStream, tool_name
 from .errors import InvalidArgumentError, NotFoundError
 from .options import (
-    AnswerOptions,
+    ResponseOptions,
     ConstraintOptions,
     ContextOptions,
     FilePath,
@@ -48,10 +48,10 @@ class ConversationOptions(TypedDict, total=False):
     reasoning_budget_message: str
     chat_template: Optional[str]
     template_variables: Optional[Mapping[str, Any]]
-    continue_answer: bool
+    continue_final_message: bool
 
 
-class ChatOptions(ConversationOptions, AnswerOptions, total=False):
+class ChatOptions(ConversationOptions, ResponseOptions, total=False):
     """The options of Model.chat() and Model.chat_stream()."""
 
 
@@ -346,10 +346,10 @@ class Model:
     # Conversations.
 
     @overload
-    def chat(self, messages: Messages, **options: Unpack[ChatOptions]) -> ChatAnswer: ...
+    def chat(self, messages: Messages, **options: Unpack[ChatOptions]) -> ChatResponse: ...
     @overload
-    def chat(self, messages: Sequence[Messages], **options: Unpack[ChatOptions]) -> list[ChatAnswer]: ...
-    @arguments.takes(AnswerOptions)
+    def chat(self, messages: Sequence[Messages], **options: Unpack[ChatOptions]) -> list[ChatResponse]: ...
+    @arguments.takes(ResponseOptions)
     def chat(self, messages: Union[Messages, Sequence[Messages]], **options: Unpack[ChatOptions]) -> Any:
         """Responds to a conversation. For a list of conversations, returns a list of responses in its order; they share
         the engine's steps. The parameters are explained at chat_stream()."""
@@ -357,12 +357,13 @@ class Model:
             return self._in_turn(messages, lambda one: self.chat_stream(one, **options))
         return self.chat_stream(messages, **options).read()
 
-    @arguments.takes(AnswerOptions)
-    async def chat_async(self, messages: Messages, **options: Unpack[ChatOptions]) -> ChatAnswer:
+    @arguments.takes(ResponseOptions)
+    async def chat_async(self, messages: Messages, **options: Unpack[ChatOptions]) -> ChatResponse:
         """chat() for event loops, for one conversation."""
         return await self.chat_stream(messages, **options).read_async()
 
-    @arguments.takes(AnswerOptions)
+    @arguments.renamed(continue_answer="continue_final_message")
+    @arguments.takes(ResponseOptions)
     def chat_stream(
         self,
         messages: Messages,
@@ -375,22 +376,23 @@ class Model:
         reasoning_budget_message: str = "",
         chat_template: Optional[str] = None,
         template_variables: Optional[Mapping[str, Any]] = None,
-        continue_answer: bool = False,
-        **options: Unpack[AnswerOptions],
+        continue_final_message: bool = False,
+        **options: Unpack[ResponseOptions],
     ) -> ChatStream:
         """Streams the response to a conversation. Messages and tools have the form of OpenAI's chat API; a str is a user's
         message. `tool_choice` is "auto", "none", "required", the name of a tool, or a tool in OpenAI's form. A named tool is
         called once. `parallel_tool_calls` allows several calls, at most 32 if calls are enforced (default: with "auto"
         only). `reasoning_budget` is the maximum number of tokens of reasoning (-1: no limit). Then
-        `reasoning_budget_message` and the closing tag follow; 0 also turns reasoning off. With `continue_answer` the response
+        `reasoning_budget_message` and the closing tag follow; 0 also turns reasoning off. With `continue_final_message` the response
         continues the last message. A grammar or schema constrains the content, not the reasoning before it."""
-        given = arguments.options(options, AnswerOptions)
+        given = arguments.options(options, ResponseOptions)
         opening = self._open(
             messages, tools, tool_choice, parallel_tool_calls, reasoning_effort, reasoning_budget, reasoning_budget_message,
-            chat_template, template_variables, continue_answer, _constraint(given),
+            chat_template, template_variables, continue_final_message, _constraint(given),
         )  # fmt: skip
         return ChatStream(self._submit(opening.tokens, given, None, opening), opening)
 
+    @arguments.renamed(continue_answer="continue_final_message")
     def apply_chat_template(
         self,
         messages: Messages,
@@ -403,13 +405,13 @@ class Model:
         reasoning_budget_message: str = "",
         chat_template: Optional[str] = None,
         template_variables: Optional[Mapping[str, Any]] = None,
-        continue_answer: bool = False,
+        continue_final_message: bool = False,
     ) -> ChatPrompt:
         """Returns the prompt of a conversation, as a string and as tokens, up to the beginning of the response. The parameters are
         explained at chat_stream()."""
         opening = self._open(
             messages, tools, tool_choice, parallel_tool_calls, reasoning_effort, reasoning_budget, reasoning_budget_message,
-            chat_template, template_variables, continue_answer, None,
+            chat_template, template_variables, continue_final_message, None,
         )  # fmt: skip
         return ChatPrompt(opening.prompt, opening.tokens, opening.stop)
 
@@ -440,14 +442,24 @@ class Model:
         """The engine's counters and its current state."""
         return self._the_engine().stats()
 
-    def save_text(self, tokens: Sequence[int]) -> tuple[int, bytes]:
+    def save_prefix(self, tokens: Sequence[int]) -> tuple[int, bytes]:
         """Returns the longest cached prefix of `tokens`: its number of tokens, and its saved state."""
-        return self._the_engine().save_text(tokens)
+        return self._the_engine().save_prefix(tokens)
 
-    def restore_text(self, state: bytes) -> list[int]:
+    def restore_prefix(self, state: bytes) -> list[int]:
         """Puts a saved prefix into the cache, for prompts that begin with it. Returns its tokens. Restore only states that
         you saved yourself."""
-        return self._the_engine().restore_text(state)
+        return self._the_engine().restore_prefix(state)
+
+    def save_text(self, tokens: Sequence[int]) -> tuple[int, bytes]:
+        """Deprecated: save_prefix()."""
+        warnings.warn("save_text() is deprecated: use save_prefix()", DeprecationWarning, stacklevel=2)
+        return self.save_prefix(tokens)
+
+    def restore_text(self, state: bytes) -> list[int]:
+        """Deprecated: restore_prefix()."""
+        warnings.warn("restore_text() is deprecated: use restore_prefix()", DeprecationWarning, stacklevel=2)
+        return self.restore_prefix(state)
 
     def close(self) -> None:
         """Ends all requests, and the engine. Everything else of the model can still be used."""
@@ -484,8 +496,8 @@ class Model:
             raise InvalidArgumentError(f"min_tokens is {least} and max_tokens {most}; make min_tokens the smaller one")
         check_adapters(options.get("use_adapters", ()), self.n_adapters)
         engine = self._the_engine()
-        answer = engine.submit(tokens, options, grammar, opening)
-        return Stream(engine, answer, self._loops, "logprobs" in options)
+        response = engine.submit(tokens, options, grammar, opening)
+        return Stream(engine, response, self._loops, "logprobs" in options)
 
     def _in_turn(self, requests: Sequence[Any], start: Callable[[Any], Any]) -> list[Any]:
         """Enough of them at the same time for the engine to fill its steps."""
@@ -502,7 +514,7 @@ class Model:
         reasoning_budget_message: str,
         chat_template: Optional[str],
         template_variables: Optional[Mapping[str, Any]],
-        continue_answer: bool,
+        continue_final_message: bool,
         grammar: Optional[tuple[str, str]],
     ) -> _weft.Opening:
         if isinstance(messages, str):
@@ -511,12 +523,12 @@ class Model:
         for message in messages:
             arguments.need(Mapping, "a message", message, "a dictionary")
         known = [] if tools is None else arguments.items("tools", tools, "a list of tools")
-        if continue_answer and grammar is not None:
+        if continue_final_message and grammar is not None:
             raise InvalidArgumentError("a response that is continued cannot be held to a grammar, regex or json_schema")
         arguments.need(str, "reasoning_effort", reasoning_effort, "a str")
         arguments.need(int, "reasoning_budget", reasoning_budget, "an int >= -1")
         arguments.need(str, "reasoning_budget_message", reasoning_budget_message, "a str")
-        arguments.need(bool, "continue_answer", continue_answer, "True or False")
+        arguments.need(bool, "continue_final_message", continue_final_message, "True or False")
         if parallel_tool_calls is not None:
             arguments.need(bool, "parallel_tool_calls", parallel_tool_calls, "True or False")
         if template_variables is not None:
@@ -532,7 +544,7 @@ class Model:
             reasoning_budget=reasoning_budget,
             reasoning_budget_message=reasoning_budget_message,
             variables=arguments.written_as_json("template_variables", dict(template_variables)) if template_variables else "",
-            add_generation_prompt=not continue_answer,
+            add_generation_prompt=not continue_final_message,
             grammar=grammar,
         )
 

@@ -86,7 +86,7 @@ class ContextOptions(TypedDict, total=False):
     n_source: Annotated[int, About("Maximum tokens of an encoder input; 0: the training length, at most 512.", 0, 1 << 14)]
     n_outputs: Annotated[int, About("Maximum rows of logits per step; 0: 64, or n_sequences if that is more.", 0, 1 << 16)]
     n_threads: Annotated[int, About("Number of CPU threads; 0: one per core.", 0, 1024)]
-    n_best: Annotated[int, About("Maximum tokens of Batch.only_best(); -1: 64 on the CPU, else 0.", -1, 1024)]
+    n_best: Annotated[int, About("Maximum n_best of Batch.add(); -1: 64 on the CPU, else 0.", -1, 1024)]
     k_type: Annotated[CacheType, About("The type of cached keys.", default="'auto': bf16 where that is faster, else f16")]
     v_type: Annotated[CacheType, About("The type of cached values.", default="'auto'")]
     rotate_cache: Annotated[bool, About("Rotates keys and values of quantised caches, which lowers their error.")]
@@ -168,7 +168,7 @@ class EmbedderOptions(LoadOptions, total=False):
     use_adapters: Annotated[AdapterUses, About("Pairs (index in `adapters`, scale) of the adapters to apply.", default="the model's")]
 
 
-class AnswerOptions(SamplingOptions, ConstraintOptions, total=False):
+class ResponseOptions(SamplingOptions, ConstraintOptions, total=False):
     """Options of all requests."""
 
     max_tokens: Annotated[int, About("Maximum tokens to generate; -1: until an end token, or until the context is full.", -1)]
@@ -195,7 +195,7 @@ class AnswerOptions(SamplingOptions, ConstraintOptions, total=False):
     use_adapters: Annotated[AdapterUses, About("Pairs (index in `adapters`, scale) of the adapters to apply.", default="the model's")]
 
 
-class RequestOptions(AnswerOptions, total=False):
+class RequestOptions(ResponseOptions, total=False):
     """Options of requests for completions."""
 
     special: Annotated[bool, About("Includes control tokens in the text of the completion.")]

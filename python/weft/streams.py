@@ -67,9 +67,9 @@ class _LoopQueue:
         self._keys = itertools.count()
         asyncio.get_running_loop().add_reader(self._queue.fileno(), self._wake)
 
-    def join(self, answer: _weft.Answer) -> int:
+    def join(self, response: _weft.Response) -> int:
         key = next(self._keys)
-        answer.on_ready(self._queue, key)
+        response.on_ready(self._queue, key)
         return key
 
     async def wait(self, key: int) -> None:
@@ -121,10 +121,10 @@ class Stream(Iterator[str], AsyncIterator[str]):
     task that waits for it. `completion` has the output so far, and at the end the reason for stopping. Used by one
     thread or task at a time, and by the event loop that read it first, to its end."""
 
-    def __init__(self, engine: _weft.Engine, answer: _weft.Answer, loops: LoopQueues, with_logprobs: bool) -> None:
+    def __init__(self, engine: _weft.Engine, response: _weft.Response, loops: LoopQueues, with_logprobs: bool) -> None:
         self.completion = Completion()
         self._engine = engine  # Which ends with its model and its last stream.
-        self._answer: _weft.Answer | None = answer
+        self._response: _weft.Response | None = response
         self._loops = loops
         self._with_logprobs = with_logprobs
         self._queue: _LoopQueue | None = None
@@ -132,18 +132,18 @@ class Stream(Iterator[str], AsyncIterator[str]):
 
     def close(self) -> None:
         """Ends the request, if it still runs."""
-        if self._answer is not None:
-            self._answer.cancel()
-            self._answer = None
+        if self._response is not None:
+            self._response.cancel()
+            self._response = None
             self.completion.stop = self.completion.stop or "cancelled"
             if self._queue is not None:
                 self._queue.wake(self._key)
 
     def read(self) -> Completion:
         """Waits for the rest, and returns the whole completion."""
-        if self._answer is not None:
+        if self._response is not None:
             try:
-                self._take(self._answer.rest())
+                self._take(self._response.rest())
             except InvalidArgumentError:  # Another thread reads it and continues.
                 raise
             except BaseException:
@@ -158,9 +158,9 @@ class Stream(Iterator[str], AsyncIterator[str]):
         return self.completion
 
     def __next__(self) -> str:
-        while self._answer is not None:
+        while self._response is not None:
             try:
-                chunk = self._answer.next()
+                chunk = self._response.next()
                 text = self._take(chunk) if chunk is not None else ""
             except InvalidArgumentError:  # Another thread reads it and continues.
                 raise
@@ -179,12 +179,12 @@ class Stream(Iterator[str], AsyncIterator[str]):
             raise InvalidArgumentError("the stream belongs to another event loop, which began to read it")
         if queue.is_awaited(self._key):
             raise InvalidArgumentError("another task reads the stream; read it from one at a time")
-        while self._answer is not None:
+        while self._response is not None:
             try:
-                chunk = self._answer.poll()
-                if chunk is None and not self._answer.ended:
+                chunk = self._response.poll()
+                if chunk is None and not self._response.ended:
                     if self._key < 0:
-                        self._key = queue.join(self._answer)
+                        self._key = queue.join(self._response)
                     await queue.wait(self._key)
                     continue
                 text = self._take(chunk) if chunk is not None else ""
@@ -217,11 +217,11 @@ class Stream(Iterator[str], AsyncIterator[str]):
 
     def _take(self, chunk: _weft.Chunk) -> str:
         if chunk.done:
-            self._answer = None
+            self._response = None
         return self.completion.add(chunk, self._with_logprobs)
 
     def __repr__(self) -> str:
-        state = self.completion.stop or ("open" if self._answer is not None else "closed")
+        state = self.completion.stop or ("open" if self._response is not None else "closed")
         return f"<weft.Stream {state}, {len(self.completion.tokens)} tokens>"
 
 

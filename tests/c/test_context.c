@@ -58,15 +58,15 @@ static void batches(void) {
   FAILS(weft_batch_add_shared(batch, 3, seqs, 0, 0, true, &error), WEFT_INVALID_ARGUMENT, "sequence");
   FAILS(weft_batch_add_embedding(batch, NULL, 4, 0, 0, true, &error), WEFT_INVALID_ARGUMENT,
         "embedding is NULL");
-  FAILS(weft_batch_only_best(batch, 0, 1, &error), WEFT_INVALID_ARGUMENT, "no item 0");
-  FAILS(weft_batch_want_log_sum_exp(batch, -1, 0, &error), WEFT_INVALID_ARGUMENT, "no item -1");
-  FAILS(weft_batch_want_embedding(batch, 9, &error), WEFT_INVALID_ARGUMENT, "no item 9");
-  FAILS(weft_batch_see_to(batch, 9, 3, &error), WEFT_INVALID_ARGUMENT, "no item 9");
+  FAILS(weft_batch_set_n_best(batch, 0, 1, &error), WEFT_INVALID_ARGUMENT, "no item 0");
+  FAILS(weft_batch_set_log_sum_exp(batch, -1, 0, &error), WEFT_INVALID_ARGUMENT, "no item -1");
+  FAILS(weft_batch_set_embedding(batch, 9, &error), WEFT_INVALID_ARGUMENT, "no item 9");
+  FAILS(weft_batch_set_attend_to(batch, 9, 3, &error), WEFT_INVALID_ARGUMENT, "no item 9");
   FAILS(weft_batch_hide(batch, 0, 1, &error), WEFT_INVALID_ARGUMENT, "items 0 and 1");
   CHECK(weft_batch_size(batch) == 0 && weft_batch_size(NULL) == 0);
   OK(weft_batch_add(batch, 3, 0, WEFT_NEXT_POS, true, &error));
   const weft_pos nowhere[3] = {-1, -1, -1};
-  FAILS(weft_batch_stand_at(batch, 0, nowhere, &error), WEFT_INVALID_ARGUMENT, "position of an item is -1");
+  FAILS(weft_batch_set_axes(batch, 0, nowhere, &error), WEFT_INVALID_ARGUMENT, "position of an item is -1");
   weft_batch_clear(NULL);
   weft_batch_free(batch);
   weft_batch_free(NULL);
@@ -78,8 +78,8 @@ static void decoding(const weft_model* model) {
   weft_batch* batch = NULL;
   MADE(batch, weft_batch_create(&error));
   OK(weft_batch_add_tokens(batch, prompt, kPrompt, 0, true, &error));
-  OK(weft_batch_want_log_sum_exp(batch, kPrompt - 1, 5, &error));
-  OK(weft_batch_want_embedding(batch, kPrompt - 1, &error));
+  OK(weft_batch_set_log_sum_exp(batch, kPrompt - 1, 5, &error));
+  OK(weft_batch_set_embedding(batch, kPrompt - 1, &error));
   OK(weft_context_decode(context, batch, &error));
   CHECK(next_pos(context, 0) == kPrompt);
 
@@ -104,7 +104,7 @@ static void decoding(const weft_model* model) {
   const weft_seq both[] = {1, 2};
   OK(weft_batch_add_shared(batch, prompt[0], both, 2, 0, false, &error));
   for (int i = 1; i < kPrompt; ++i) OK(weft_batch_add(batch, prompt[i], 1, i, i + 1 == kPrompt, &error));
-  OK(weft_batch_only_best(batch, kPrompt - 1, 3, &error));
+  OK(weft_batch_set_n_best(batch, kPrompt - 1, 3, &error));
   OK(weft_context_decode(context, batch, &error));
   const weft_best* const best = weft_context_best(context, kPrompt - 1, &n, &error);
   NEED(best != NULL && n == 3);
@@ -116,7 +116,7 @@ static void decoding(const weft_model* model) {
   OK(weft_context_clear(context, &error));
   weft_batch_clear(batch);
   OK(weft_batch_add_tokens(batch, prompt, kPrompt, 0, true, &error));
-  OK(weft_batch_see_to(batch, 0, kPrompt, &error));
+  OK(weft_batch_set_attend_to(batch, 0, kPrompt, &error));
   OK(weft_batch_hide(batch, kPrompt - 1, 1, &error));
   OK(weft_context_decode(context, batch, &error));
   CHECK(weft_context_logits(context, kPrompt - 1, NULL, &error)[5] != logits[5]);

@@ -85,7 +85,7 @@ static weft_batch* make_batch(const weft_token* tokens, int32_t n, const weft_pr
     weft_pos at[3] = {behind, behind, behind};
     if (tokens[i] >= 0) {
       OK(weft_batch_add(batch, tokens[i], 0, WEFT_NEXT_POS, true, &error));
-      OK(weft_batch_stand_at(batch, i, at, &error));
+      OK(weft_batch_set_axes(batch, i, at, &error));
       ++behind;
       continue;
     }
@@ -94,12 +94,12 @@ static weft_batch* make_batch(const weft_token* tokens, int32_t n, const weft_pr
     for (int32_t row = 0; row < part.n; ++row, ++i) {
       OK(weft_batch_add_embedding(batch, part.rows + (size_t)row * (size_t)part.n_embd, (size_t)part.n_embd,
                                   0, WEFT_NEXT_POS, true, &error));
-      if (part.both_ways) OK(weft_batch_see_to(batch, i, first + part.n, &error));
+      if (part.both_ways) OK(weft_batch_set_attend_to(batch, i, first + part.n, &error));
       const int32_t wide = part.grid_width;
       at[0] = wide > 0 ? behind : behind + row;
       at[1] = wide > 0 ? behind + row / wide : at[0];
       at[2] = wide > 0 ? behind + row % wide : at[0];
-      OK(weft_batch_stand_at(batch, i, at, &error));
+      OK(weft_batch_set_axes(batch, i, at, &error));
     }
     behind += part.extent;
     --i;
@@ -237,7 +237,8 @@ static void texts(const char* data, const char* family, int32_t width) {
     OK(weft_batcher_submit(batcher, tokens, n, &request, NULL, &error));
   }
   request.media = NULL;
-  FAILS(weft_batcher_submit(batcher, tokens, n, &request, NULL, &error), WEFT_INVALID_ARGUMENT, "no image or audio");
+  FAILS(weft_batcher_submit(batcher, tokens, n, &request, NULL, &error), WEFT_INVALID_ARGUMENT,
+        "no image or audio");
   OK(weft_batcher_run(batcher, &error));
   for (int i = 0; i < 2; ++i)
     CHECK(heard[i].n == kWritten && memcmp(heard[i].tokens, written, sizeof heard[i].tokens) == 0);
@@ -333,7 +334,7 @@ static void pictures(const char* data, const char* scratch) {
              "template");
   // A conversation is written by the template, and special tokens of messages are none.
   char* mark = NULL;
-  OK(weft_media_mark(&mark, &error));
+  OK(weft_media_marker(&mark, &error));
   NEED(mark != NULL);
   char content[256];
   snprintf(content, sizeof content, "look: %s", mark);
@@ -368,11 +369,11 @@ static void pictures(const char* data, const char* scratch) {
   weft_audio_model_free(NULL);
 }
 
-static void sounds(const char* data) {
-  weft_sound sound = {0};
-  OK(weft_sound_read_file(path_in(data, "audio/sound.wav"), &sound, &error));
-  FAILS(weft_sound_read("no sound", 8, &sound, &error), WEFT_UNSUPPORTED, "WAV");
-  FAILS(weft_sound_read_file(NULL, &sound, &error), WEFT_INVALID_ARGUMENT, "path is NULL");
+static void audio_files(const char* data) {
+  weft_audio sound = {0};
+  OK(weft_audio_read_file(path_in(data, "audio/sound.wav"), &sound, &error));
+  FAILS(weft_audio_read("no sound", 8, &sound, &error), WEFT_UNSUPPORTED, "WAV");
+  FAILS(weft_audio_read_file(NULL, &sound, &error), WEFT_INVALID_ARGUMENT, "path is NULL");
   weft_audio_model* audio = NULL;
   NO_POINTER(weft_audio_model_load(path_in(data, "vision/gemma3/mmproj.gguf"), NULL, &error),
              WEFT_UNSUPPORTED, "audio");
@@ -416,6 +417,6 @@ int main(int argc, char** argv) {
   texts(argv[1], "gemma3", 48);
   texts(argv[1], "qwen2vl", 40);
   pictures(argv[1], argv[2]);
-  sounds(argv[1]);
+  audio_files(argv[1]);
   return n_failures == 0 ? 0 : 1;
 }

@@ -44,9 +44,9 @@ def functions(model):
     yield model.is_end, [5], []
     yield lambda *a, **k: model.generate(*a, **(few | k)), ["hello"], sorted(options.RequestOptions.__annotations__.keys() - few)
     yield (lambda *a, **k: model.chat(*a, **(few | k)), ["hello"],
-           ["tools", "tool_choice", "reasoning_effort", "chat_template", "template_variables", "continue_answer", "stop"])  # fmt: skip
-    yield model.save_text, [[1, 2]], []
-    yield model.restore_text, [b"abc"], []
+           ["tools", "tool_choice", "reasoning_effort", "chat_template", "template_variables", "continue_final_message", "stop"])  # fmt: skip
+    yield model.save_prefix, [[1, 2]], []
+    yield model.restore_prefix, [b"abc"], []
     yield model.sampler, [], options.SamplingOptions.__annotations__
     yield sampler.sample, [np.zeros(model.n_vocab, np.float32)], []
     yield sampler.accept, [1], []

@@ -122,19 +122,30 @@ def test_states(model, context):
 def test_other_operations_on_an_item(model, context):
     batch = weft.Batch()
     tokens = model.tokenize("hello")
-    item = batch.add(tokens, logits=True)
-    batch.want_log_sum_exp(item, 300)
-    batch.want_embedding(item)
+    item = batch.add(tokens, logits=True, log_sum_exp=True, logit_of=300, embedding=True)
     context.decode(batch)
     row = context.logits(item).astype(np.float64)
     assert context.log_sum_exp(item) == pytest.approx(np.log(np.exp(row).sum()), rel=1e-5)
     assert context.logit(item) == row[300]
     assert context.embedding(item).shape == (model.info["n_embd"],)
     batch.clear()
-    item = batch.add(tokens, 1, logits=True)
-    batch.only_best(item, 3)
+    item = batch.add(tokens, 1, logits=True, n_best=3)
     context.decode(batch)
     assert [token for token, _ in context.best(item)] == list(np.argsort(-row, kind="stable")[:3])
+
+
+def test_old_names_of_item_options_warn_and_work(model, context):
+    batch = weft.Batch()
+    item = batch.add(model.tokenize("hello"), logits=True)
+    for name, given in (("want_log_sum_exp", (300,)), ("want_embedding", ()), ("see_to", (9,)), ("only_best", (3,))):
+        with pytest.warns(DeprecationWarning, match=rf"{name}\(\) is deprecated: use add"):
+            getattr(batch, name)(item, *given)
+    context.decode(batch)
+    assert len(context.best(item)) == 3 and context.embedding(item).shape == (model.info["n_embd"],)
+    with pytest.raises(weft.InvalidArgumentError, match="n_best is -1"):
+        batch.add(5, logits=True, n_best=-1)
+    with pytest.raises(TypeError, match="no argument 'best'"):
+        batch.add(5, best=2)
 
 
 def test_dry_breakers_are_strings(model):

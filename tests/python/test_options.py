@@ -192,7 +192,7 @@ def test_request_options_have_an_effect(load, adapter_file, name):
 
 def test_every_request_option_has_a_row():
     assert ANSWERS.keys() | SAMPLING.keys() == typing.get_type_hints(options.RequestOptions).keys()
-    assert ANSWERS.keys() - {"special", "snapshot_at"} | SAMPLING.keys() == typing.get_type_hints(options.AnswerOptions).keys()
+    assert ANSWERS.keys() - {"special", "snapshot_at"} | SAMPLING.keys() == typing.get_type_hints(options.ResponseOptions).keys()
 
 
 def raises(kind, match, function, *given, **named):
@@ -260,7 +260,7 @@ def logits(load, adapters=(), **given):
 def best(load, n_best):
     context = load().context(n_ctx=64, n_best=n_best)
     batch = weft.Batch()
-    batch.only_best(batch.add(5, logits=True), 2)
+    batch.add(5, logits=True, n_best=2)
     context.decode(batch)
     return len(context.best(0))
 
@@ -455,8 +455,8 @@ CHAT = {
         "hi", chat_template=THINKS, reasoning_budget=3, reasoning_budget_message="Enough.", max_tokens=60).reasoning.endswith("Enough."),
     "chat_template": lambda m, tool: m.apply_chat_template("hi", chat_template="{{ messages[0]['content'] }}!").text == "hi!",
     "template_variables": lambda m, tool: m.apply_chat_template("hi", chat_template="{{ x }}", template_variables={"x": 5}).text == "5",
-    "continue_answer": lambda m, tool: m.apply_chat_template(
-        [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "well"}], continue_answer=True).text.endswith("well"),
+    "continue_final_message": lambda m, tool: m.apply_chat_template(
+        [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "well"}], continue_final_message=True).text.endswith("well"),
 }  # fmt: skip
 
 
@@ -481,7 +481,24 @@ def test_what_a_chat_template_does_not_use_is_a_warning(load):
         model.chat("hello", max_tokens=1, reasoning_effort="low")
     messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "{"}]
     with pytest.raises(weft.InvalidArgumentError, match="continued cannot be held"):
-        model.chat(messages, continue_answer=True, json_schema=True)
+        model.chat(messages, continue_final_message=True, json_schema=True)
+
+
+def test_old_names_of_chats_warn_and_work(load):
+    model = load(n_ctx=4096)
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "well"}]
+    with pytest.warns(DeprecationWarning, match="use continue_final_message"):
+        old = model.apply_chat_template(messages, continue_answer=True)
+    assert old.text == model.apply_chat_template(messages, continue_final_message=True).text
+    model.generate(old.tokens, max_tokens=1)
+    with model.chat_stream("hello", max_tokens=2) as events, pytest.warns(DeprecationWarning, match="use response"):
+        assert events.answer is events.response
+    with pytest.warns(DeprecationWarning, match="ChatResponse"):
+        assert weft.ChatAnswer is weft.ChatResponse
+    with pytest.warns(DeprecationWarning, match="save_prefix"):
+        n, state = model.save_text(old.tokens)
+    with pytest.warns(DeprecationWarning, match="restore_prefix"):
+        assert model.restore_text(state) == old.tokens[:n]
 
 
 def test_chats_have_the_logprobs_that_were_asked_for(load):
@@ -493,8 +510,8 @@ def test_chats_have_the_logprobs_that_were_asked_for(load):
     assert [one.token for one in answer.prompt_logprobs] == prompt[1:] and len(answer.logprobs[0].top) == 2
     with model.chat_stream("hello", **ask) as events:
         for _ in events:
-            assert len(events.answer.logprobs) == len(events.answer.tokens)
-    assert len(events.answer.logprobs) == 4 and events.answer.prompt_logprobs == answer.prompt_logprobs
+            assert len(events.response.logprobs) == len(events.response.tokens)
+    assert len(events.response.logprobs) == 4 and events.response.prompt_logprobs == answer.prompt_logprobs
 
 
 def test_adapters_apply_at_scale_1(load, adapter_file):
@@ -542,7 +559,7 @@ def test_options_of_embedders_have_an_effect(load):
 
 
 def test_help_lists_every_option():
-    for function, table in ((weft.Model.generate, options.RequestOptions), (weft.Model.chat, options.AnswerOptions),
+    for function, table in ((weft.Model.generate, options.RequestOptions), (weft.Model.chat, options.ResponseOptions),
                             (weft.Model.__init__, options.ModelOptions), (weft.Model.context, options.ContextOptions),
                             (weft.Model.sampler, options.SamplingOptions), (weft.Embedder.__init__, options.EmbedderOptions)):  # fmt: skip
         for name in typing.get_type_hints(table):

@@ -51,8 +51,8 @@ def test_a_prompt_is_the_source_of_models_that_read_one():
         assert together[0].stats["n_prompt"] == len(model.tokenize("hello"))
         with pytest.raises(weft.UnsupportedError, match="encodes the prompt"):
             model.generate("hello", max_tokens=1, logprobs=0, prompt_logprobs=True)
-        n, state = model.save_text(model.tokenize("hello"))
-        assert n == len(model.tokenize("hello")) and model.restore_text(state) == model.tokenize("hello")
+        n, state = model.save_prefix(model.tokenize("hello"))
+        assert n == len(model.tokenize("hello")) and model.restore_prefix(state) == model.tokenize("hello")
 
 
 def test_the_same_seed_gives_the_same_text(model):
@@ -338,14 +338,14 @@ def test_a_closed_stream_ends_its_request(model):
 def test_saved_texts(model):
     written = model.generate("hello world", max_tokens=16, temperature=0)
     tokens = model.tokenize("hello world") + written.tokens
-    n, state = model.save_text(tokens)
+    n, state = model.save_prefix(tokens)
     assert n >= len(tokens) - 1 and isinstance(state, bytes)
     with weft.Model(GOLDEN / "llama/model.gguf", pack_cache="") as other:
-        assert other.restore_text(state) == tokens[:n]
+        assert other.restore_prefix(state) == tokens[:n]
         again = other.generate(tokens[:n], max_tokens=4, temperature=0)
         assert again.stats["n_cached"] == n - 1
         with pytest.raises(weft.InvalidFileError):
-            other.restore_text(state[:-8] + b"damaged!")
+            other.restore_prefix(state[:-8] + b"damaged!")
 
 
 def test_a_draft_model_changes_no_token(model):

@@ -8,7 +8,7 @@ import weft
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from weft import arguments
 from weft.model import ConversationOptions
-from weft.options import AnswerOptions, ModelOptions
+from weft.options import ResponseOptions, ModelOptions
 
 
 class RequestFields(BaseModel):
@@ -40,7 +40,7 @@ class RequestFields(BaseModel):
         if not isinstance(values, dict):
             return values
         for name in values.keys() - cls.model_fields.keys() - {field.alias for field in cls.model_fields.values()}:
-            for place, table in (("options", AnswerOptions), ("model_options", ModelOptions)):
+            for place, table in (("options", ResponseOptions), ("model_options", ModelOptions)):
                 if name in arguments.known(table):
                     raise ValueError(f"'{name}' is no field; give {place}={{'{name}': ...}}")
             raise ValueError(f"there is no field '{name}'; {arguments.similar(name, cls.model_fields)}")
@@ -54,7 +54,7 @@ class RequestFields(BaseModel):
     @model_validator(mode="after")
     def _check_options(self) -> Any:
         conversation = ConversationOptions.__annotations__
-        arguments.options({name: value for name, value in self.request_options.items() if name not in conversation}, AnswerOptions)
+        arguments.options({name: value for name, value in self.request_options.items() if name not in conversation}, ResponseOptions)
         return self
 
     @property

@@ -27,7 +27,7 @@ from langchain_core.runnables import Runnable, RunnableLambda, RunnableMap, Runn
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from langchain_core.utils.pydantic import is_basemodel_subclass
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from weft.chats import ChatAnswer, ChatEvent, ChatStream, tool_name
+from weft.chats import ChatEvent, ChatResponse, ChatStream, tool_name
 from weft.plugins.fields import RequestFields
 from weft.streams import TokenLogprob
 
@@ -144,7 +144,7 @@ class ChatWeft(RequestFields, BaseChatModel):
                 if run_manager:
                     run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                 yield chunk
-        yield self._last_chunk(events.answer)
+        yield self._last_chunk(events.response)
 
     async def _astream(self, messages: list[BaseMessage], stop: Optional[list[str]] = None, run_manager: Any = None,
                        **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
@@ -154,7 +154,7 @@ class ChatWeft(RequestFields, BaseChatModel):
                 if run_manager:
                     await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
                 yield chunk
-        yield self._last_chunk(events.answer)
+        yield self._last_chunk(events.response)
 
     def _open(self, messages: list[BaseMessage], stop: Optional[list[str]], kwargs: dict[str, Any]) -> ChatStream:
         options = {**self.request_options, **kwargs}
@@ -174,18 +174,18 @@ class ChatWeft(RequestFields, BaseChatModel):
             return self._open(messages, stop, kwargs)
         return await asyncio.to_thread(self._open, messages, stop, kwargs)  # It may sleep.
 
-    def _told(self, answer: ChatAnswer) -> dict[str, Any]:
+    def _told(self, response: ChatResponse) -> dict[str, Any]:
         """Metadata and usage of a message, in the words of OpenAI's API."""
-        n_prompt, n_written = answer.stats.get("n_prompt", 0), answer.stats.get("n_generated", 0)
-        metadata: dict[str, Any] = {"finish_reason": _finish_reason(answer), "model_provider": "weft"}
+        n_prompt, n_written = response.stats.get("n_prompt", 0), response.stats.get("n_generated", 0)
+        metadata: dict[str, Any] = {"finish_reason": _finish_reason(response), "model_provider": "weft"}
         metadata["model_name"] = self.model.info["name"]
         for name in ("logprobs", "prompt_logprobs"):
-            if told := getattr(answer, name):
+            if told := getattr(response, name):
                 metadata[name] = {"content": [self._logprob(one) for one in told]}
         return {
             "response_metadata": metadata,
             "usage_metadata": {"input_tokens": n_prompt, "output_tokens": n_written, "total_tokens": n_prompt + n_written,
-                               "input_token_details": {"cache_read": answer.stats.get("n_cached", 0)}},
+                               "input_token_details": {"cache_read": response.stats.get("n_cached", 0)}},
         }  # fmt: skip
 
     def _logprob(self, one: TokenLogprob) -> dict[str, Any]:
@@ -193,9 +193,9 @@ class ChatWeft(RequestFields, BaseChatModel):
         top = [{"token": text(token), "logprob": logprob} for token, logprob in one.top]
         return {"token": text(one.token), "logprob": one.logprob, "top_logprobs": top}
 
-    def _result(self, answer: ChatAnswer) -> ChatResult:
+    def _result(self, response: ChatResponse) -> ChatResult:
         calls, invalid = [], []
-        for call in answer.tool_calls:
+        for call in response.tool_calls:
             try:
                 arguments = json.loads(call.arguments or "{}")
                 if not call.whole or not isinstance(arguments, dict):
@@ -204,11 +204,11 @@ class ChatWeft(RequestFields, BaseChatModel):
             except ValueError as error:
                 invalid.append(invalid_tool_call(name=call.name, args=call.arguments, id=call.id, error=str(error)))
         message = AIMessage(
-            content=answer.content,
+            content=response.content,
             tool_calls=calls,
             invalid_tool_calls=invalid,
-            additional_kwargs={"reasoning_content": answer.reasoning} if answer.reasoning else {},
-            **self._told(answer),
+            additional_kwargs={"reasoning_content": response.reasoning} if response.reasoning else {},
+            **self._told(response),
         )
         return ChatResult(generations=[ChatGeneration(message=message)])
 
@@ -226,24 +226,24 @@ class ChatWeft(RequestFields, BaseChatModel):
             message = AIMessageChunk(content="", tool_call_chunks=[tool_call_chunk(args=event.text, index=event.call)])
         return ChatGenerationChunk(message=message)
 
-    def _last_chunk(self, answer: ChatAnswer) -> ChatGenerationChunk:
-        return ChatGenerationChunk(message=AIMessageChunk(content="", **self._told(answer)))
+    def _last_chunk(self, response: ChatResponse) -> ChatGenerationChunk:
+        return ChatGenerationChunk(message=AIMessageChunk(content="", **self._told(response)))
 
 
-def _finish_reason(answer: ChatAnswer) -> str:
+def _finish_reason(response: ChatResponse) -> str:
     """In the words of OpenAI's API. "length" where the response was cut off, also within a tool call."""
-    if answer.stop in ("length", "context"):
+    if response.stop in ("length", "context"):
         return "length"
-    if any(call.whole for call in answer.tool_calls):
+    if any(call.whole for call in response.tool_calls):
         return "tool_calls"
-    return "stop" if answer.stop in ("end", "stop") else answer.stop
+    return "stop" if response.stop in ("end", "stop") else response.stop
 
 
 def _whole(message: AIMessage) -> AIMessage:
     """A message that was not cut off."""
     reason = message.response_metadata.get("finish_reason")
     if message.invalid_tool_calls or reason not in ("stop", "tool_calls"):
-        raise OutputParserException(f"the answer was cut off (finish_reason {reason!r}); give it more max_tokens",
+        raise OutputParserException(f"the response was cut off (finish_reason {reason!r}); give it more max_tokens",
                                     llm_output=str(message.content or message.invalid_tool_calls))  # fmt: skip
     return message
 

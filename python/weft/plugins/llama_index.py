@@ -63,7 +63,7 @@ class WeftLLM(RequestFields, CustomLLM):
             with self._open(messages, kwargs) as events:
                 for event in events:
                     if event.kind == "content":
-                        yield self._response(events.answer.content, event.text)
+                        yield self._response(events.response.content, event.text)
 
         return pieces()
 
@@ -73,7 +73,7 @@ class WeftLLM(RequestFields, CustomLLM):
             async with self._open(messages, kwargs) as events:
                 async for event in events:
                     if event.kind == "content":
-                        yield self._response(events.answer.content, event.text)
+                        yield self._response(events.response.content, event.text)
 
         return pieces()
 

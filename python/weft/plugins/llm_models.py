@@ -56,7 +56,7 @@ class _Shared:
         return _load(self._path).chat_stream(messages, json_schema=prompt.schema, **options)
 
     def _report(self, response: Any, stream: ChatStream) -> None:
-        stats = stream.answer.stats
+        stats = stream.response.stats
         response.set_usage(input=stats.get("n_prompt"), output=stats.get("n_generated"))
 
 
