@@ -11,7 +11,7 @@
 using namespace weft;
 using namespace weft::c;
 
-static_assert(WEFT_SAMPLE_RATE == Sound::kSampleRate);
+static_assert(WEFT_SAMPLE_RATE == Audio::kSampleRate);
 
 struct weft_vision_model {
   std::shared_ptr<const VisionModel> model;
@@ -58,7 +58,7 @@ void give(weft_image* to, const Image& image) {
          .rgb = copy_of(std::span(image.rgb)).release(),
          .n_bytes = image.rgb.size()};
 }
-void give(weft_audio* to, const Sound& sound) {
+void give(weft_audio* to, const Audio& sound) {
   need(to, "audio");
   *to = {.samples = copy_of(std::span(sound.samples)).release(), .n_samples = sound.samples.size()};
 }
@@ -96,18 +96,18 @@ weft_status weft_image_read_file(const char* path, weft_image* image, weft_error
   return run(error, [&] { give(image, read_image_file(need_text(path, "path"))); });
 }
 weft_status weft_audio_read(const void* bytes, size_t n_bytes, weft_audio* audio, weft_error** error) {
-  return run(error, [&] { give(audio, read_sound(bytes_of(bytes, n_bytes))); });
+  return run(error, [&] { give(audio, read_audio(bytes_of(bytes, n_bytes))); });
 }
 weft_status weft_audio_read_file(const char* path, weft_audio* audio, weft_error** error) {
-  return run(error, [&] { give(audio, read_sound_file(need_text(path, "path"))); });
+  return run(error, [&] { give(audio, read_audio_file(need_text(path, "path"))); });
 }
 
 void weft_media_params_init(weft_media_params* params, size_t struct_size) { init(params, struct_size); }
 weft_status weft_media_kinds(const char* path, bool* images, bool* audio, weft_error** error) {
   return run(error, [&] {
     const MediaKinds kinds = media_kinds(need_text(path, "path"));
-    if (images != nullptr) *images = kinds.pictures;
-    if (audio != nullptr) *audio = kinds.sounds;
+    if (images != nullptr) *images = kinds.images;
+    if (audio != nullptr) *audio = kinds.audio;
   });
 }
 
@@ -185,7 +185,7 @@ weft_media* weft_audio_model_encode(const weft_audio_model* model, const weft_au
     const weft_audio& from = need(audio, "audio");
     const std::span<const float> samples =
         list(static_cast<const float*>(from.samples), from.n_samples, "audio->samples");
-    const Sound all = {.samples = {samples.begin(), samples.end()}};
+    const Audio all = {.samples = {samples.begin(), samples.end()}};
     return std::make_unique<weft_media>(encoder.encode(all, question(goes_on, user_data)));
   });
 }
@@ -194,7 +194,7 @@ void weft_media_free(weft_media* media) { delete media; }
 weft_status weft_media_marker(char** marker, weft_error** error) {
   return run(error, [&] {
     need(marker, "marker");
-    tell(marker, make_media_mark());
+    tell(marker, make_media_marker());
   });
 }
 weft_prompt* weft_prompt_create(const weft_model* model, const char* text, size_t n_bytes, uint32_t flags,

@@ -250,9 +250,9 @@ void refuse_status(const Request& request, long status) {
   throw Error(ErrorCode::kIo, fmt::format("{}: the server responded with status {}", where, status));
 }
 
-Answer get(const Request& request, std::size_t max_bytes, const KeepGoing& keep_going,
-           const RetryParams& retry) {
-  Answer answer;
+Response get(const Request& request, std::size_t max_bytes, const KeepGoing& keep_going,
+             const RetryParams& retry) {
+  Response answer;
   const auto transfer = with_retries(
       request, keep_going, retry,
       [&] {

@@ -17,7 +17,7 @@ struct Request {
   std::int64_t size = -1;  ///< The same for its size; -1: not known.
 };
 
-struct Answer {
+struct Response {
   long status = 0;
   std::string body = {};
   std::map<std::string, std::string> headers = {};  ///< Headers of the last response; names in lower case.
@@ -35,8 +35,8 @@ struct RetryParams {
 /// Follows redirects. Repeats the request after a 429 or 503 response, other server errors (5xx) and broken
 /// connections. Throws Error kIo that names the host if that does not help or the body is larger than
 /// `max_bytes`, and kCancelled.
-Answer get(const Request& request, std::size_t max_bytes, const KeepGoing& keep_going,
-           const RetryParams& retry = {});
+Response get(const Request& request, std::size_t max_bytes, const KeepGoing& keep_going,
+             const RetryParams& retry = {});
 
 /// A requested part of a file.
 struct Range {

@@ -61,7 +61,7 @@ std::int64_t number_of(const Json& json, const char* key) {
                                                                                : -1;
 }
 
-Json parse(const Answer& answer, const std::string& url) {
+Json parse(const Response& answer, const std::string& url) {
   try {
     return base::parse_json<Json>(answer.body);
   } catch (const base::JsonError& error) {
@@ -78,7 +78,7 @@ void add_file(std::vector<RemoteFile>& files, const std::string& path, Request r
 }
 
 /// The URL of a listing's next page, from a Link header; empty: there is none.
-std::string next_page(const Answer& answer, const std::string& url) {
+std::string next_page(const Response& answer, const std::string& url) {
   const auto found = answer.headers.find("link");
   if (found == answer.headers.end()) return {};
   const std::string& link = found->second;
@@ -102,7 +102,7 @@ std::vector<RemoteFile> list_hugging_face(const ModelName& name, const Hosts& ho
   for (int page = 0; !url.empty(); ++page) {
     if (page == kMaxPages)
       throw Error(ErrorCode::kUnsupported, fmt::format("{} has too many files", name.repo));
-    const Answer answer = get({url, hosts.hugging_face_token}, kMaxListing, keep_going, retry);
+    const Response answer = get({url, hosts.hugging_face_token}, kMaxListing, keep_going, retry);
     for (const Json& entry : parse(answer, url)) {
       const std::string path = string_of(entry, "path");
       const Json lfs = entry.is_object() ? entry.value("lfs", Json()) : Json();

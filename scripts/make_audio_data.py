@@ -41,7 +41,7 @@ def randomise(module):
             weight.copy_(coarse(weight))
 
 
-def make_sound():
+def make_audio():
     """One part and a little more than half of another."""
     tones = [(hz, 0.7 + i) for i, hz in enumerate((180, 440, 1330, 3700))]
     return write_tones(TARGET / "sound.wav", PART + PART * 5 // 8 + 37, 5, tones)
@@ -206,7 +206,7 @@ def text_model():
 if __name__ == "__main__":
     packed_data.unpack()
     TARGET.mkdir(parents=True, exist_ok=True)
-    parts = list(parts_of(make_sound()))
+    parts = list(parts_of(make_audio()))
     write_floats(TARGET / "mels.f32", parts[0].input_features[0].T)
     voxtral(parts)
     qwen2a(parts)

@@ -26,7 +26,7 @@ WINDOW = 2 * N_HEARD * 160
 LANGUAGES = ["en", "zh", "de", "es"]
 
 
-def make_sound():
+def make_audio():
     """Three windows and a part of a fourth."""
     tones = [(hz, 0.6 + i / 3) for i, hz in enumerate((210, 520, 1250, 2900))]
     return write_tones(TARGET / "sound.wav", 3 * WINDOW + WINDOW // 3 + 37, 7, tones)
@@ -84,7 +84,7 @@ def main():
     TARGET.mkdir(parents=True, exist_ok=True)
     folder = TARGET / "model"
     folder.mkdir(exist_ok=True)
-    sound = make_sound()
+    sound = make_audio()
     ids, tokenizer = make_tokenizer(folder)
     model = make_model(ids, tokenizer.get_vocab_size())
     model.save_pretrained(folder)

@@ -13,7 +13,7 @@ inline constexpr int kMaxStreams = 4096;
 
 /// As given on the command line: lists are not parsed yet.
 struct BenchOptions {
-  Talk talk;
+  Verbosity talk;
   ModelOptions model;
   std::vector<std::string> models;
   ContextOptions context;

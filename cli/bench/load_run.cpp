@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/json.h"
-#include "bench/load_answer.h"
 #include "bench/load_prompts.h"
+#include "bench/load_response.h"
 #include "http/http_client.h"
 #include "http/http_text.h"
 #include "weft/error.h"
@@ -103,7 +103,7 @@ class Load {
   struct Request {
     explicit Request(std::function<void()> on_text) : answer(std::move(on_text)) {}
     LoadRecord record;
-    LoadAnswer answer;
+    LoadResponse answer;
     double last = 0.0;  ///< Time of the last content event.
     double pause = kErrorPause;
   };
@@ -169,7 +169,7 @@ class Load {
     ++n_sent_;
     const auto request = std::make_shared<Request>([] {});
     const std::weak_ptr<Request> weak = request;
-    request->answer = LoadAnswer([this, weak] { note_text(*weak.lock()); });
+    request->answer = LoadResponse([this, weak] { note_text(*weak.lock()); });
     server::HttpCall call;
     call.method = "POST";
     call.path = base_path(url_) + (plan_.chat ? "/chat/completions" : "/completions");
@@ -216,7 +216,7 @@ class Load {
     if (n_refused_ >= kMaxRefused) stopped_ = true;
     if (stopped_ && end == server::HttpEnd::kCancelled) return;
     LoadRecord& record = request.record;
-    LoadAnswer& answer = request.answer;
+    LoadResponse& answer = request.answer;
     record.end = now();
     if (end == server::HttpEnd::kComplete) answer.end();
     if (!answer.error().empty()) {

@@ -408,7 +408,7 @@ std::function<int()> prepare_bench(CLI::App& app) {
         ->type_name("TYPE,...")
         ->group(group);
   }
-  add_talk_options(app, options->talk);
+  add_verbosity_options(app, options->talk);
   add_verbose_option(app, options->talk);
   return [options, load, ops] { return run(*options, *load, *ops); };
 }

@@ -14,8 +14,8 @@
 
 #include "base/counted.h"
 #include "commands/command.h"
-#include "conversation/answer_view.h"
 #include "conversation/conversation.h"
+#include "conversation/response_view.h"
 #include "conversation/saved_conversation.h"
 #include "conversation/tool_command.h"
 #include "files/json_input.h"
@@ -233,8 +233,8 @@ class Session {
   }
 
   void ask(const std::string& text) {
-    const bool stands =
-        converse([&](const Conversation::Wishes& wishes) { return conversation_.ask(text, media_, wishes); });
+    const bool stands = converse(
+        [&](const Conversation::Requirements& wishes) { return conversation_.ask(text, media_, wishes); });
     if (stands) {
       media_.clear();
     } else if (!media_.empty()) {
@@ -257,7 +257,7 @@ class Session {
         note(options_.talk, "(a call has no result: the question was removed)");
         return false;
       }
-      turn = answer([&](const Conversation::Wishes& wishes) {
+      turn = answer([&](const Conversation::Requirements& wishes) {
         return conversation_.go_on(*results, round < kMaxRounds, wishes);
       });
     }
@@ -321,7 +321,7 @@ class Session {
       note(options_.talk, rest.empty() ? "(no system prompt)" : "(system prompt set)");
     } else if (word == "/regen") {
       if (conversation_.can_regenerate()) {
-        converse([&](const Conversation::Wishes& wishes) { return conversation_.regenerate(wishes); });
+        converse([&](const Conversation::Requirements& wishes) { return conversation_.regenerate(wishes); });
       } else {
         complain("there is no response to generate again");
       }
@@ -346,8 +346,8 @@ class Session {
   // Returns nothing after an error.
   template <typename Ask>
   std::optional<Conversation::Turn> answer(const Ask& ask) {
-    AnswerView view(view_);
-    Conversation::Wishes wishes;
+    ResponseView view(view_);
+    Conversation::Requirements wishes;
     wishes.n_predict = options_.n_predict;
     wishes.on_event = [&](const ResponseEvent& event) { view.show(event); };
     wishes.goes_on = [&] { return !interrupt_.requested(); };
@@ -401,9 +401,9 @@ class Session {
     }
   }
 
-  void add_media(const std::string& command, const std::string& path, bool is_sound) {
+  void add_media(const std::string& command, const std::string& path, bool is_audio) {
     if (path.empty()) throw Error(ErrorCode::kInvalidArgument, command + " needs a file's name");
-    media_.push_back(read_media(media_models_, path, is_sound));
+    media_.push_back(read_media(media_models_, path, is_audio));
     note(options_.talk, fmt::format("(the next message begins with {})", path));
   }
 
@@ -447,12 +447,12 @@ class Session {
   MediaModels media_models_;
   Conversation::Media media_;  // Of the next message.
   bool color_;
-  AnswerView::Params view_;
+  ResponseView::Params view_;
   LineEditor editor_;
   bool failed_ = false;
 };
 
-weft::Chat make_chat(const Model& model, const Talk& talk) {
+weft::Chat make_chat(const Model& model, const Verbosity& talk) {
   if (model.chat_template() != nullptr) return weft::Chat(*model.chat_template());
   if (const std::string why = server::why_no_template(model); !why.empty())
     throw Error(ErrorCode::kUnsupported,

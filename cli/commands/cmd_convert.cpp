@@ -20,7 +20,7 @@ namespace weft::cli {
 namespace {
 
 struct ConvertOptions {
-  Talk talk;
+  Verbosity talk;
   std::string folder, output;
   ConvertParams params;
   bool list = false;
@@ -73,7 +73,7 @@ std::function<int()> prepare_convert(CLI::App& app) {
   add_switch(app, "--mmproj", options->params.mmproj,
              "write the image encoder, a file for --mmproj, instead of the language model");
   add_switch(app, "--list", options->list, "print the architectures that weft converts, and exit");
-  add_talk_options(app, options->talk);
+  add_verbosity_options(app, options->talk);
   return [options] { return run(*options); };
 }
 

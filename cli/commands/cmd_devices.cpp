@@ -17,7 +17,7 @@
 namespace weft::cli {
 namespace {
 
-int run(bool json, bool measured, const Talk& talk) {
+int run(bool json, bool measured, const Verbosity& talk) {
   Json array = Json::array();
   std::string text;
   const std::shared_ptr<Registry> registry = find_all_backends();
@@ -56,14 +56,14 @@ int run(bool json, bool measured, const Talk& talk) {
 
 std::function<int()> prepare_devices(CLI::App& app) {
   struct Options {
-    Talk talk;
+    Verbosity talk;
     bool json = false, measured = false;
   };
   auto options = std::make_shared<Options>();
   add_switch(app, "--json", options->json, "print one JSON array")->group("Output");
   add_switch(app, "--measure", options->measured, "measure their speed (takes some seconds)")
       ->group("Output");
-  add_talk_options(app, options->talk);
+  add_verbosity_options(app, options->talk);
   app.remove_option(app.get_option("--progress"));
   return [options] { return run(options->json, options->measured, options->talk); };
 }

@@ -23,7 +23,7 @@ namespace weft::cli {
 namespace {
 
 struct EmbedOptions {
-  Talk talk;
+  Verbosity talk;
   ModelOptions model;
   TextInput input;
   std::optional<Pooling> pooling;
@@ -166,7 +166,7 @@ std::function<int()> prepare_embed(CLI::App& app) {
   add_switch(app, "--json", options->json, "print one JSON object, in the format of /v1/embeddings")
       ->group("Output");
   add_model_options(app, options->model);
-  add_talk_options(app, options->talk);
+  add_verbosity_options(app, options->talk);
   add_verbose_option(app, options->talk);
   return [options] { return run(*options); };
 }

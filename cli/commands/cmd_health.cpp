@@ -49,7 +49,7 @@ int run(const HealthOptions& options) {
   } else {
     target = parse_probe_url(options.url);
   }
-  ProbeAnswer answer;
+  ProbeResponse answer;
   try {
     answer = probe(target, std::chrono::seconds(options.max_time));
   } catch (const Error& error) {

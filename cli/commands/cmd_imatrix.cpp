@@ -29,7 +29,7 @@ namespace weft::cli {
 namespace {
 
 struct ImatrixOptions {
-  Talk talk;
+  Verbosity talk;
   ModelOptions model;
   ContextOptions context;
   std::string file;
@@ -236,7 +236,7 @@ std::function<int()> prepare_imatrix(CLI::App& app) {
   add_switch(app, "--json", options->json, "print one JSON object")->group(output);
   add_cache_type_options(app, options->context, "Cache");
   add_model_options(app, options->model);
-  add_talk_options(app, options->talk);
+  add_verbosity_options(app, options->talk);
   add_verbose_option(app, options->talk);
   return [options] { return run(*options); };
 }

@@ -28,7 +28,7 @@ namespace weft::cli {
 namespace {
 
 struct InspectOptions {
-  Talk talk;
+  Verbosity talk;
   std::string file;
   std::string model;
   ContextOptions context;
@@ -178,7 +178,7 @@ Json to_json(const PlanReport& plan) {
   return json;
 }
 
-std::string to_report(const PlanReport& plan, const Talk& talk) {
+std::string to_report(const PlanReport& plan, const Verbosity& talk) {
   const bool color = use_color(talk.color, 1);
   const auto heading = [color](std::string_view text) { return styled(text, kBold, color) + "\n"; };
   std::string out = heading("Memory");
@@ -300,7 +300,7 @@ std::function<int()> prepare_inspect(CLI::App& app) {
       ->group("Output");
   add_device_options(app, options->devices);
   add_switch(app, "--json", options->json, "print everything as one JSON object")->group("Output");
-  add_talk_options(app, options->talk);
+  add_verbosity_options(app, options->talk);
   return [options] { return run(*options); };
 }
 

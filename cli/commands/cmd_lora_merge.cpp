@@ -25,7 +25,7 @@ namespace weft::cli {
 namespace {
 
 struct LoraMergeOptions {
-  Talk talk;
+  Verbosity talk;
   std::string model;
   AdapterOptions adapters;
   std::string output;
@@ -98,7 +98,7 @@ std::function<int()> prepare_lora_merge(CLI::App& app) {
   add_size(app, "-t,--threads", options->n_threads, {0, kMaxThreads}, "threads (default 0: all cores)")
       ->group("Work");
   add_switch(app, "--json", options->json, "print one JSON object")->group("Output");
-  add_talk_options(app, options->talk);
+  add_verbosity_options(app, options->talk);
   return [options] { return run(*options); };
 }
 

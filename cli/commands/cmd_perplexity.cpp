@@ -31,7 +31,7 @@ namespace {
 constexpr int kMostTasks = 1 << 30;
 
 struct PerplexityOptions {
-  Talk talk;
+  Verbosity talk;
   ModelOptions model;
   ContextOptions context;
   std::string file;
@@ -326,7 +326,7 @@ std::function<int()> prepare_perplexity(CLI::App& app) {
   add_cache_type_options(app, options->context, "Cache");
   add_switch(app, "--json", options->json, "print one JSON object")->group("Output");
   add_model_options(app, options->model);
-  add_talk_options(app, options->talk);
+  add_verbosity_options(app, options->talk);
   add_verbose_option(app, options->talk);
   return [options, n_ctx] {
     options->sets_n_ctx = n_ctx->count() > 0;

@@ -21,7 +21,7 @@ namespace {
 constexpr int kMaxConnections = 64;
 
 struct PullOptions {
-  Talk talk;
+  Verbosity talk;
   std::vector<std::string> names;
   fetch::DownloadParams download;
   bool json = false;
@@ -57,7 +57,7 @@ std::function<int()> prepare_pull(CLI::App& app) {
   add_size(app, "--connections", options->download.n_connections, {1, kMaxConnections},
            "connections per file (default 4)");
   add_switch(app, "--json", options->json, "print JSON")->group("Output");
-  add_talk_options(app, options->talk);
+  add_verbosity_options(app, options->talk);
   return [options] { return run(*options); };
 }
 

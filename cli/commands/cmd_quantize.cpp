@@ -29,7 +29,7 @@ namespace weft::cli {
 namespace {
 
 struct QuantizeOptions {
-  Talk talk;
+  Verbosity talk;
   std::vector<std::string> words;
   std::vector<std::string> rules;
   std::string rules_file, output_type, embedding_type, left_out_layers;
@@ -306,7 +306,7 @@ std::function<int()> prepare_quantize(CLI::App& app) {
   add_size(app, "-t,--threads", options->params.n_threads, {0, kMaxThreads}, "threads (default 0: all cores)")
       ->group(work);
   add_switch(app, "--json", options->json, "print one JSON object")->group("Output");
-  add_talk_options(app, options->talk);
+  add_verbosity_options(app, options->talk);
   add_verbose_option(app, options->talk);
   return [options] { return run(*options); };
 }

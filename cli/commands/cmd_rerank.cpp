@@ -22,7 +22,7 @@ namespace weft::cli {
 namespace {
 
 struct RerankOptions {
-  Talk talk;
+  Verbosity talk;
   ModelOptions model;
   TextInput input;
   std::string query;
@@ -76,7 +76,7 @@ std::function<int()> prepare_rerank(CLI::App& app) {
   add_switch(app, "--json", options->json, "print one JSON object, in the format of /v1/rerank")
       ->group("Output");
   add_model_options(app, options->model);
-  add_talk_options(app, options->talk);
+  add_verbosity_options(app, options->talk);
   add_verbose_option(app, options->talk);
   return [options] { return run(*options); };
 }

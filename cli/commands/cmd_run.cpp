@@ -102,7 +102,7 @@ PromptWithMedia read_prompt(const RunOptions& options, const LoadedModel& loaded
       std::vector<std::shared_ptr<const EncodedMedia>> media;
       for (MediaFile& file : read_media_files(models, options.images, options.sounds))
         media.push_back(std::move(file.encoded));
-      const std::string mark = make_media_mark();
+      const std::string mark = make_media_marker();
       std::vector<PromptPiece> pieces(media.size(), PromptPiece{mark, true});
       pieces.push_back({text, options.parse_special});
       return place_media(tokenizer, pieces, media, mark);
@@ -265,7 +265,7 @@ Json to_json(const RunResult& result, const LoadedModel& loaded, const PlanStats
 /// Completes a prompt whose state a file keeps, all but its last token: that is computed each time.
 RunResult complete_cached(const PromptCacheOptions& cache, Completer& completer,
                           std::span<const Token> prompt, const RequestParams& params,
-                          const CompletionWatch& watch, const Talk& talk) {
+                          const CompletionWatch& watch, const Verbosity& talk) {
   const std::span<const Token> kept = prompt.first(prompt.size() - 1);
   const bool has_all = restore_prompt(cache, completer, kept, talk);
   // The state of a recurrent model cannot be cut at the prompt's end later, so it is saved there.

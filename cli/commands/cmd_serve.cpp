@@ -250,8 +250,8 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
     return footprint->bytes + draft_bytes(options->speculation, draft_path, context);
   };
   const auto others = std::make_shared<OtherProcesses>();
-  const auto told_lost = std::make_shared<std::vector<std::string>>();
-  const auto load = [options, trace, footprint, others, told_lost, default_path, draft_path, &log](
+  const auto reported_lost = std::make_shared<std::vector<std::string>>();
+  const auto load = [options, trace, footprint, others, reported_lost, default_path, draft_path, &log](
                         const ModelSpec& spec, const std::function<bool(float)>& progress) {
     if (is_transcriber_file(spec.path))
       return std::make_shared<server::ServedModel>(
@@ -267,7 +267,7 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
     // Evaluated again when processes are lost. On the pool's thread alone.
     const auto params_now = [=, &log](const std::function<bool(float)>& told, bool again) {
       const ModelOptions now = options_now();
-      if (std::exchange(*told_lost, now.lost) != now.lost)
+      if (std::exchange(*reported_lost, now.lost) != now.lost)
         log.write(LogLevel::kWarning, describe_loss(now.lost, placement_params(options->model)));
       ModelParams params = model_params(now, options->context, options->talk);
       params.progress = told;
@@ -530,7 +530,7 @@ void check(const ServeOptions& options) {
   (void)chat_defaults(options.chat_template);
 }
 
-void warn_of_strangers(const ServeOptions& options, const std::string& address, Log& log) {
+void warn_of_unknown(const ServeOptions& options, const std::string& address, Log& log) {
   const auto own = server::parse_origin(address);
   if (!own || own->host.is_loopback || !options.keys.empty() || !options.key_file.empty()) return;
   log.write(
@@ -585,7 +585,7 @@ int run(const std::shared_ptr<ServeOptions>& options) {
   params.http.tls = tls;
   server::Server server(std::move(params));
   for (const std::string& address : server.addresses()) {
-    warn_of_strangers(*options, address, log);
+    warn_of_unknown(*options, address, log);
     print_welcome(*options, address, log);
   }
   for (const std::string& host : server.included_hosts())

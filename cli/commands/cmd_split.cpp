@@ -22,7 +22,7 @@ namespace weft::cli {
 namespace {
 
 struct SplitOptions {
-  Talk talk;
+  Verbosity talk;
   std::vector<std::string> words;
   std::string max_size;
   int max_tensors = 0;
@@ -86,7 +86,7 @@ std::function<int()> prepare_split(CLI::App& app) {
       ->group(group);
   add_switch(app, "--dry-run", options->dry_run, "print the parts, without writing them")->group(group);
   add_switch(app, "--json", options->json, "print JSON")->group("Output");
-  add_talk_options(app, options->talk);
+  add_verbosity_options(app, options->talk);
   return [options] { return run_split(*options); };
 }
 
@@ -107,7 +107,7 @@ int run_merge(const SplitOptions& options) {
 std::function<int()> prepare_merge(CLI::App& app) {
   auto options = std::make_shared<SplitOptions>();
   app.add_option("FILE", options->words, "any part, and the file to write")->type_name("FILE");
-  add_talk_options(app, options->talk);
+  add_verbosity_options(app, options->talk);
   return [options] { return run_merge(*options); };
 }
 

@@ -21,7 +21,7 @@ struct TestOptions {
   std::string device = "cpu";
   std::string op;
   bool json = false;
-  Talk talk;
+  Verbosity talk;
 };
 
 Json to_json(const std::string& device, const std::vector<ConformanceCase>& cases) {
@@ -73,7 +73,7 @@ std::function<int()> prepare_test_backend(CLI::App& app) {
   app.add_option("DEVICE", options->device, "a device, as 'weft devices' names it (default: cpu)");
   app.add_option("--op", options->op, "test only this op")->type_name("OP")->group("Options");
   add_switch(app, "--json", options->json, "print one JSON object")->group("Output");
-  add_talk_options(app, options->talk);
+  add_verbosity_options(app, options->talk);
   return [options] { return run(*options); };
 }
 

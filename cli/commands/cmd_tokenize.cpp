@@ -20,7 +20,7 @@ namespace weft::cli {
 namespace {
 
 struct TokenizeOptions {
-  Talk talk;
+  Verbosity talk;
   std::string model;
   std::string pre_tokenizer;
   std::string file = "-";
@@ -82,7 +82,7 @@ std::function<int()> prepare_tokenize(CLI::App& app) {
   add_switch(app, "--special", options->special,
              "parse control tokens such as <|im_end|> (default); --no-special: as plain text")
       ->group(group);
-  add_talk_options(app, options->talk);
+  add_verbosity_options(app, options->talk);
   return [options] { return run(*options); };
 }
 

@@ -27,7 +27,7 @@ namespace {
 using server::TranscriptFormat;
 
 struct TranscribeOptions {
-  Talk talk;
+  Verbosity talk;
   ModelOptions model;
   std::vector<std::string> files;
   TranscribeParams params;
@@ -67,7 +67,7 @@ void check_outputs(const TranscribeOptions& options) {
 
 void transcribe_file(const TranscribeOptions& options, const Transcriber& transcriber,
                      const std::string& file, const InterruptGuard& interrupt) {
-  const Sound sound = read_sound_file(file);
+  const Audio sound = read_audio_file(file);
   Progress progress(options.talk,
                     fmt::format("transcribing {}", std::filesystem::path(file).filename().string()));
   TranscribeParams now = options.params;
@@ -153,7 +153,7 @@ std::function<int()> prepare_transcribe(CLI::App& app) {
       "A,B,...");
   app.add_option("--output-dir", options->folder, "folder for those files (default: the audio file's)")
       ->type_name("FOLDER");
-  add_talk_options(app, options->talk);
+  add_verbosity_options(app, options->talk);
   return [options] { return run(*options); };
 }
 

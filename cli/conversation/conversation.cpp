@@ -37,7 +37,7 @@ Conversation::Conversation(Completer& completer, Chat chat, const SamplerParams&
   set_system(params_.system);
 }
 
-Conversation::Turn Conversation::ask(const std::string& text, Media media, const Wishes& wishes) {
+Conversation::Turn Conversation::ask(const std::string& text, Media media, const Requirements& wishes) {
   messages_.push_back({.role = "user", .content = text, .media = std::move(media)});
   try {
     Turn turn = answer(params_.tool_choice, wishes);
@@ -51,7 +51,7 @@ Conversation::Turn Conversation::ask(const std::string& text, Media media, const
 }
 
 Conversation::Turn Conversation::go_on(const std::vector<std::string>& results, bool may_call,
-                                       const Wishes& wishes) {
+                                       const Requirements& wishes) {
   const std::vector<ChatResponse::Call> calls = messages_.back().calls;
   for (std::size_t i = 0; i < calls.size(); ++i)
     messages_.push_back({.role = "tool", .content = results.at(i), .call_id = calls[i].id});
@@ -72,7 +72,7 @@ void Conversation::take_back() {
   if (last != messages_.rend()) messages_.erase(last.base() - 1, messages_.end());
 }
 
-Conversation::Turn Conversation::regenerate(const Wishes& wishes) {
+Conversation::Turn Conversation::regenerate(const Requirements& wishes) {
   const Message last = messages_.back();
   messages_.pop_back();
   const bool first = is_user(messages_.back());
@@ -91,7 +91,7 @@ bool Conversation::can_regenerate() const {
          !is_system(messages_[messages_.size() - 2]);
 }
 
-Conversation::Turn Conversation::answer(ToolChoice choice, const Wishes& wishes) {
+Conversation::Turn Conversation::answer(ToolChoice choice, const Requirements& wishes) {
   Turn turn;
   ChatOpening opening = open(choice);
   PromptWithMedia rendered = place(opening);

@@ -48,21 +48,21 @@ class Conversation {
     bool cut_call = false;        ///< The response ended within a call, which is dropped.
     bool was_taken_back = false;  ///< Nothing was generated, so the question was removed.
   };
-  struct Wishes {
+  struct Requirements {
     int n_predict = -1;  ///< The most tokens of the response. < 0: no limit.
     std::function<void(const ResponseEvent&)> on_event = {};
     std::function<bool()> goes_on = {};  ///< Asked after each step. False stops the response.
   };
   /// Adds the user's message and generates the response, which joins the conversation, also if cancelled. If
   /// nothing was generated, the user's message is removed.
-  Turn ask(const std::string& text, Media media, const Wishes& wishes);
+  Turn ask(const std::string& text, Media media, const Requirements& wishes);
   /// Generates the response to the results of the last turn's calls, one for each. If it fails or nothing is
   /// generated, the question is removed. `may_call` false: no further calls.
-  Turn go_on(const std::vector<std::string>& results, bool may_call, const Wishes& wishes);
+  Turn go_on(const std::vector<std::string>& results, bool may_call, const Requirements& wishes);
   /// Removes the last question and all that followed.
   void take_back();
   /// Discards the last response and generates another. Needs can_regenerate().
-  Turn regenerate(const Wishes& wishes);
+  Turn regenerate(const Requirements& wishes);
   bool can_regenerate() const;
 
   /// Removes everything but the system prompt.
@@ -77,7 +77,7 @@ class Conversation {
   const std::vector<Message>& messages() const { return messages_; }
 
  private:
-  Turn answer(ToolChoice choice, const Wishes& wishes);
+  Turn answer(ToolChoice choice, const Requirements& wishes);
   ChatOpening open(ToolChoice choice) const;
   PromptWithMedia place(const ChatOpening& opening) const;
   bool forget_oldest();
@@ -91,7 +91,7 @@ class Conversation {
   std::string tools_;
   std::uint64_t turns_ = 0;
   std::vector<Message> messages_;
-  std::string media_mark_ = make_media_mark();
+  std::string media_mark_ = make_media_marker();
 };
 
 /// The message in OpenAI's format, with this content.

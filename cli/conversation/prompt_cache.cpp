@@ -40,7 +40,7 @@ void check(const PromptCacheOptions& options) {
 }
 
 bool restore_prompt(const PromptCacheOptions& options, Completer& completer, std::span<const Token> prompt,
-                    const Talk& talk) {
+                    const Verbosity& talk) {
   if (!std::filesystem::exists(options.file)) return false;
   const std::vector<std::byte> bytes = base::read_file(options.file, kMaxCacheBytes);
   const auto usual = completer.context().adapters(0);  // Of the empty sequence.

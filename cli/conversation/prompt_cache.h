@@ -25,7 +25,7 @@ void check(const PromptCacheOptions& options);
 /// file is missing, has another prefix, does not fit, or was computed with other adapters. Throws Error for
 /// another model's file, with a way out.
 bool restore_prompt(const PromptCacheOptions& options, Completer& completer, std::span<const Token> prompt,
-                    const Talk& talk);
+                    const Verbosity& talk);
 /// Writes these tokens, if the prefix cache holds them, perhaps all but the last. The file is replaced
 /// atomically.
 void save_prompt(const PromptCacheOptions& options, Completer& completer, std::span<const Token> tokens);

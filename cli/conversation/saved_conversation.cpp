@@ -18,16 +18,16 @@ namespace weft::cli {
 namespace {
 
 // An image is PNG or JPEG.
-std::string_view kind_of_picture(const MediaFile& file) {
+std::string_view kind_of_image(const MediaFile& file) {
   return !file.bytes.empty() && file.bytes[0] == std::byte{0x89} ? "png" : "jpeg";
 }
 
 Json part_of(const MediaFile& file) {
   const std::string data = base::to_base64(file.bytes);
   // The API requires a format; readers detect the real one from the bytes.
-  if (file.is_sound) return {{"type", "input_audio"}, {"input_audio", {{"data", data}, {"format", "wav"}}}};
+  if (file.is_audio) return {{"type", "input_audio"}, {"input_audio", {{"data", data}, {"format", "wav"}}}};
   return {{"type", "image_url"},
-          {"image_url", {{"url", fmt::format("data:image/{};base64,{}", kind_of_picture(file), data)}}}};
+          {"image_url", {{"url", fmt::format("data:image/{};base64,{}", kind_of_image(file), data)}}}};
 }
 
 Json content_of(const ConversationMessage& message) {
@@ -121,11 +121,11 @@ class ConversationReader {
     }
   }
 
-  void add_media(std::string_view data, bool is_sound, ConversationMessage& message) const {
+  void add_media(std::string_view data, bool is_audio, ConversationMessage& message) const {
     auto bytes = base::from_base64(data);
     if (!bytes) refuse(fmt::format("an image or audio clip of message {} is not base64", n_));
     try {
-      message.media.push_back(encode_media(models_, *std::move(bytes), is_sound));
+      message.media.push_back(encode_media(models_, *std::move(bytes), is_audio));
     } catch (const Error& error) {
       throw Error(error.code(),
                   fmt::format("{}, message {}: {}; nothing was loaded", path_.string(), n_, error.what()));

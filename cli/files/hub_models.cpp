@@ -34,7 +34,7 @@ std::optional<fetch::ModelName> parsed(std::string_view name) {
 }  // namespace
 
 fetch::PulledModel pull_model(const fetch::ModelName& name, const fetch::DownloadParams& params,
-                              const Talk& talk, const fetch::KeepGoing& keep_going) {
+                              const Verbosity& talk, const fetch::KeepGoing& keep_going) {
   if (model_cache_dir().empty())
     throw Error(ErrorCode::kNotFound, fmt::format("there is no folder for models: {}", model_cache_text()));
   if (is_offline())
@@ -56,7 +56,7 @@ fetch::PulledModel pull_model(const fetch::ModelName& name, const fetch::Downloa
   return fetch::pull(model_cache_dir(), name, fetch::Hosts::from_environment(), params, on_progress);
 }
 
-std::filesystem::path find_model(std::string_view name, const Talk& talk,
+std::filesystem::path find_model(std::string_view name, const Verbosity& talk,
                                  const fetch::KeepGoing& keep_going) {
   if (const auto file = gguf_in_folder(name)) return *file;
   if (is_model_folder(name)) return converted_model(name, talk, keep_going);

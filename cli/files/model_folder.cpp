@@ -74,7 +74,7 @@ std::optional<std::filesystem::path> gguf_in_folder(const std::filesystem::path&
                           fmt::join(names, ", ")));
 }
 
-std::filesystem::path converted_model(const std::filesystem::path& folder, const Talk& talk,
+std::filesystem::path converted_model(const std::filesystem::path& folder, const Verbosity& talk,
                                       const std::function<bool()>& keep_going) {
   const std::filesystem::path cache = converted_cache_dir();
   if (cache.empty())

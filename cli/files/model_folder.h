@@ -11,7 +11,7 @@ namespace weft::cli {
 /// Returns the folder's model as a GGUF file in the cache (${WEFT_CACHE:-$HOME/.cache/weft}/converted).
 /// Converts again if files of the folder have changed. The file may be deleted at any time. Throws Error as
 /// convert, kNotFound without a cache.
-std::filesystem::path converted_model(const std::filesystem::path& folder, const Talk& talk,
+std::filesystem::path converted_model(const std::filesystem::path& folder, const Verbosity& talk,
                                       const std::function<bool()>& keep_going);
 
 /// Returns the only GGUF model in a folder, or the first part of the only split model. Image encoders and

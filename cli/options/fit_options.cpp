@@ -101,7 +101,7 @@ OtherMargins margins_of_companions(const std::string& mmproj, const SpeculationO
     // The draft's own context may become as short (load_draft).
     if (expected.n_ctx == 0)
       expected.n_ctx = model.placement.n_ctx_min > 0 ? model.placement.n_ctx_min : kShortContext;
-    const Talk silent{.quiet = true};
+    const Verbosity silent{.quiet = true};
     const PlanReport plan =
         inspect_plan(find_model(draft.model, silent), model_params(draft, expected, silent));
     for (const PlanReport::Device& device : plan.devices)

@@ -53,12 +53,12 @@ MediaModels load_named(const std::filesystem::path& mmproj, const ModelOptions& 
       if (gpu.backend != "mpi") devices.push_back(gpu.name);
   const MediaKinds kinds = media_kinds(mmproj);
   MediaModels models;
-  if (kinds.pictures) {
+  if (kinds.images) {
     models.vision =
         VisionModel::load(mmproj, {.devices = devices, .n_threads = options.n_threads, .registry = registry});
     models.vision->check_fits(model.info().architecture, model.info().n_embd_input);
   }
-  if (kinds.sounds) {
+  if (kinds.audio) {
     models.audio =
         AudioModel::load(mmproj, {.devices = devices, .n_threads = options.n_threads, .registry = registry});
     models.audio->check_fits(model.info().architecture, model.info().n_embd_input);
@@ -69,7 +69,7 @@ MediaModels load_named(const std::filesystem::path& mmproj, const ModelOptions& 
 }  // namespace
 
 MediaModels load_media(const std::string& mmproj, const std::filesystem::path& file,
-                       const ModelOptions& options, const Model& model, const Talk& talk) {
+                       const ModelOptions& options, const Model& model, const Verbosity& talk) {
   if (mmproj == kNoMmproj) return {};
   if (!mmproj.empty()) return load_named(mmproj, options, model);
   const std::filesystem::path fetched = fetch::find_vision(file);
@@ -83,21 +83,21 @@ MediaModels load_media(const std::string& mmproj, const std::filesystem::path& f
   }
 }
 
-MediaFile encode_media(const MediaModels& models, std::vector<std::byte> bytes, bool is_sound) {
-  if (is_sound && models.audio == nullptr)
+MediaFile encode_media(const MediaModels& models, std::vector<std::byte> bytes, bool is_audio) {
+  if (is_audio && models.audio == nullptr)
     throw Error(ErrorCode::kUnsupported, "audio needs the model's audio encoder; give it with --mmproj FILE");
-  if (!is_sound && models.vision == nullptr)
+  if (!is_audio && models.vision == nullptr)
     throw Error(ErrorCode::kUnsupported, "images need the model's image encoder; give it with --mmproj FILE");
   auto encoded =
-      is_sound ? models.audio->encode(read_sound(bytes)) : models.vision->encode(read_image(bytes));
-  return {is_sound, std::move(bytes), std::move(encoded)};
+      is_audio ? models.audio->encode(read_audio(bytes)) : models.vision->encode(read_image(bytes));
+  return {is_audio, std::move(bytes), std::move(encoded)};
 }
 
-MediaFile read_media(const MediaModels& models, const std::string& file, bool is_sound) {
+MediaFile read_media(const MediaModels& models, const std::string& file, bool is_audio) {
   constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 30;
   std::vector<std::byte> bytes = base::read_file(file, kMaxBytes);
   try {
-    return encode_media(models, std::move(bytes), is_sound);
+    return encode_media(models, std::move(bytes), is_audio);
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("{}: {}", file, error.what()));
   }

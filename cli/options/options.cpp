@@ -79,7 +79,7 @@ const std::map<std::string, ColorMode>& color_modes() {
   return modes;
 }
 
-void add_talk_options(CLI::App& app, Talk& talk) {
+void add_verbosity_options(CLI::App& app, Verbosity& talk) {
   add_switch(app, "-q,--quiet", talk.quiet, "print only results and errors")->group("Output");
   add_switch(app, "--progress", talk.progress, "show progress bars on a terminal (default)")->group("Output");
   add_choice(app, "--color", talk.color, color_modes(),
@@ -87,7 +87,7 @@ void add_talk_options(CLI::App& app, Talk& talk) {
       ->group("Output");
 }
 
-void add_verbose_option(CLI::App& app, Talk& talk) {
+void add_verbose_option(CLI::App& app, Verbosity& talk) {
   add_switch(app, "-v,--verbose", talk.verbose, "print more on stderr: the model, speeds, plans")
       ->group("Output");
 }
@@ -256,14 +256,14 @@ std::string choose_split(const std::filesystem::path& path, const ModelOptions& 
 }
 
 void note_missing_gpu(const ModelOptions& options, const PlacementParams& params, const Registry& registry,
-                      const Talk& talk) {
+                      const Verbosity& talk) {
   if (params.n_layers <= 0 || !params.devices.empty() || list_devices(registry).size() > 1) return;
   note(talk, fmt::format("weft: note: {} has no effect: no GPU was found; 'weft devices' lists the devices",
                          options.layers_option));
   for (const std::string& problem : problems(registry)) note(talk, problem);
 }
 
-ModelParams model_params(const ModelOptions& options, const ContextOptions& context, const Talk& talk) {
+ModelParams model_params(const ModelOptions& options, const ContextOptions& context, const Verbosity& talk) {
   ModelParams params;
   params.n_threads = options.n_threads;
   params.isa = options.isa;
@@ -305,13 +305,13 @@ TranscriberParams transcriber_params(const ModelOptions& options) {
   return params;
 }
 
-ModelInfo find_and_describe(ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt) {
+ModelInfo find_and_describe(ModelOptions& options, const Verbosity& talk, const InterruptGuard& interrupt) {
   const std::filesystem::path path = find_model(options.model, talk, [&] { return !interrupt.requested(); });
   options.model = path.string();
   return inspect(path).model.value_or(ModelInfo());
 }
 
-LoadedModel load_model(const ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt,
+LoadedModel load_model(const ModelOptions& options, const Verbosity& talk, const InterruptGuard& interrupt,
                        const ContextOptions& context, const OtherMargins& others) {
   const auto start = std::chrono::steady_clock::now();
   const std::filesystem::path path = find_model(options.model, talk, [&] { return !interrupt.requested(); });
@@ -502,7 +502,7 @@ void add_generation_options(CLI::App& app, GenerationOptions& options) {
   add_model_options(app, options.model);
   add_context_options(app, options.context);
   add_sampling_options(app, options.sampling);
-  add_talk_options(app, options.talk);
+  add_verbosity_options(app, options.talk);
   add_verbose_option(app, options.talk);
 }
 

@@ -29,9 +29,9 @@ inline constexpr int kMaxThreads = 1024;
 /// The words of --color.
 const std::map<std::string, ColorMode>& color_modes();
 /// -q, --progress and --color, for commands that load or write files.
-void add_talk_options(CLI::App& app, Talk& talk);
+void add_verbosity_options(CLI::App& app, Verbosity& talk);
 /// -v, for commands with verbose output.
-void add_verbose_option(CLI::App& app, Talk& talk);
+void add_verbose_option(CLI::App& app, Verbosity& talk);
 
 struct ModelOptions {
   std::string model;
@@ -68,7 +68,7 @@ std::string choose_split(const std::filesystem::path& path, const ModelOptions& 
 /// Notes on stderr if the options ask for layers on GPUs and there is none. `params` is the placement that
 /// they ask for.
 void note_missing_gpu(const ModelOptions& options, const PlacementParams& params, const Registry& registry,
-                      const Talk& talk);
+                      const Verbosity& talk);
 void add_device_options(CLI::App& app, ModelOptions& options);
 /// --pre, for commands that read a vocabulary.
 void add_pre_tokenizer_option(CLI::App& app, std::string& name, const std::string& group);
@@ -109,15 +109,15 @@ void refuse_source(const Model& model, std::string_view command);
 
 /// Finds the model's file, which becomes `options.model`, and reads its description. Without a description
 /// load_model() says why.
-ModelInfo find_and_describe(ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt);
+ModelInfo find_and_describe(ModelOptions& options, const Verbosity& talk, const InterruptGuard& interrupt);
 
 /// Loads the model with a progress bar. Ctrl-C ends it with Error kCancelled. The model is spread over
 /// devices so that such contexts fit, in addition to the memory of `others`.
-LoadedModel load_model(const ModelOptions& options, const Talk& talk, const InterruptGuard& interrupt,
+LoadedModel load_model(const ModelOptions& options, const Verbosity& talk, const InterruptGuard& interrupt,
                        const ContextOptions& context = {}, const OtherMargins& others = {});
 
 /// The parameters that load the model so that such contexts fit into memory with it. Finds the backends.
-ModelParams model_params(const ModelOptions& options, const ContextOptions& context, const Talk& talk);
+ModelParams model_params(const ModelOptions& options, const ContextOptions& context, const Verbosity& talk);
 
 struct SamplingOptions {
   bool escape = true;  ///< Replace escapes in strings of the command line (escapes.h).
@@ -138,7 +138,7 @@ SamplerParams sampler_params(const SamplingOptions& options, const Tokenizer& to
 
 /// Common options of commands that generate.
 struct GenerationOptions {
-  Talk talk;
+  Verbosity talk;
   ModelOptions model;
   ContextOptions context;
   SamplingOptions sampling;

@@ -206,7 +206,7 @@ void add_serve_options(CLI::App& app, ServeOptions& options) {
   add_tier_options(app, options.tiers);
   add_speculation_options(app, options.speculation);
   add_sampling_options(app, options.sampling);
-  add_talk_options(app, options.talk);
+  add_verbosity_options(app, options.talk);
   add_verbose_option(app, options.talk);
   add_log_options(app, options.log);
 }

@@ -17,7 +17,7 @@
 namespace weft::cli {
 
 struct ServeOptions {
-  Talk talk;
+  Verbosity talk;
   LogOptions log;
   ModelOptions model;
   std::vector<std::string> models;

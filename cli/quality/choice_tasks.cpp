@@ -15,8 +15,8 @@
 namespace weft::cli {
 namespace {
 
-constexpr std::size_t kEndings = 4;          // Of HellaSwag.
-constexpr std::uint32_t kMostAnswers = 100;  // As llama.cpp has it.
+constexpr std::size_t kEndings = 4;           // Of HellaSwag.
+constexpr std::uint32_t kMaxResponses = 100;  // As llama.cpp has it.
 constexpr std::uint32_t kSeed = 1;
 
 [[noreturn]] void invalid(const std::string& problem) { throw Error(ErrorCode::kInvalidFile, problem); }
@@ -137,8 +137,8 @@ ChoiceTask read_multiple_choice(TaskReader& reader, std::size_t number) {
   ChoiceTask task;
   for (const bool used : {true, false}) {
     const std::uint32_t n = reader.number();
-    if (n > kMostAnswers || (used && n == 0))
-      invalid(fmt::format("task {} has {} choices, expected 1 to {}", number, n, kMostAnswers));
+    if (n > kMaxResponses || (used && n == 0))
+      invalid(fmt::format("task {} has {} choices, expected 1 to {}", number, n, kMaxResponses));
     for (std::uint32_t i = 0; i < n; ++i) {
       std::string answer = reader.text();
       if (used) task.push_back({.text = fmt::format("{} {}", question, answer)});

@@ -98,12 +98,12 @@ ProbeTarget parse_probe_url(std::string_view url) {
   return target;
 }
 
-ProbeAnswer probe(const ProbeTarget& target, std::chrono::milliseconds timeout) {
+ProbeResponse probe(const ProbeTarget& target, std::chrono::milliseconds timeout) {
   static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
   const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(
       started == CURLE_OK ? curl_easy_init() : nullptr, curl_easy_cleanup);
   if (curl == nullptr) fail("libcurl does not start");
-  ProbeAnswer answer;
+  ProbeResponse answer;
   const auto set = [&](CURLoption option, auto value) {
     if (const CURLcode code = curl_easy_setopt(curl.get(), option, value); code != CURLE_OK)
       fail(curl_easy_strerror(code));

@@ -20,12 +20,12 @@ struct ProbeTarget {
 /// Missing parts are as in ProbeTarget. Throws UsageError.
 ProbeTarget parse_probe_url(std::string_view url);
 
-struct ProbeAnswer {
+struct ProbeResponse {
   int status = 0;
   std::string body;  ///< Its beginning.
 };
 
 /// GETs the path without a proxy. All of it takes no longer than `timeout`. Throws Error kIo.
-ProbeAnswer probe(const ProbeTarget& target, std::chrono::milliseconds timeout);
+ProbeResponse probe(const ProbeTarget& target, std::chrono::milliseconds timeout);
 
 }  // namespace weft::cli

@@ -124,7 +124,7 @@ struct Log::Impl {
   std::unique_ptr<spdlog::logger> logger;
 };
 
-Log::Log(const LogOptions& options, const Talk& talk) : impl_(std::make_unique<Impl>()) {
+Log::Log(const LogOptions& options, const Verbosity& talk) : impl_(std::make_unique<Impl>()) {
   impl_->json = options.json;
   const auto level = talk.verbose ? spdlog::level::debug : spdlog::level::info;
   const bool color = !options.json && use_color(options.colors, 2);

@@ -33,7 +33,7 @@ class Log {
  public:
   /// Logs kInfo and above; with --verbose everything, with --quiet only kWarning and above on stderr. Throws
   /// Error kIo where the file cannot be written.
-  Log(const LogOptions& options, const Talk& talk);
+  Log(const LogOptions& options, const Verbosity& talk);
   ~Log();
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;

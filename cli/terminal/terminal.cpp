@@ -58,7 +58,7 @@ void print(std::string_view text) {
     throw Error(ErrorCode::kIo, std::string("cannot write to the standard output: ") + std::strerror(errno));
 }
 
-void note(const Talk& talk, std::string_view line) {
+void note(const Verbosity& talk, std::string_view line) {
   if (!talk.quiet) fmt::print(stderr, "{}\n", line);
 }
 
@@ -67,11 +67,11 @@ bool is_there(const std::filesystem::path& file) {
   return std::filesystem::exists(file, ignored);
 }
 
-void note_replaced(const Talk& talk, const std::filesystem::path& file) {
+void note_replaced(const Verbosity& talk, const std::filesystem::path& file) {
   note(talk, fmt::format("weft: note: replaced the existing file {}", file.string()));
 }
 
-Progress::Progress(const Talk& talk, std::string label)
+Progress::Progress(const Verbosity& talk, std::string label)
     : label_(std::move(label)),
       enabled_(talk.progress && !talk.quiet && moves_cursor(STDERR_FILENO)),
       next_(Clock::now() + std::chrono::milliseconds(330)) {}

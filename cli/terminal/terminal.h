@@ -10,7 +10,7 @@ namespace weft::cli {
 enum class ColorMode { kAuto, kAlways, kNever };
 
 /// How verbose the program is, from its options (--color, -q, -v, --no-progress).
-struct Talk {
+struct Verbosity {
   ColorMode color = ColorMode::kAuto;
   bool quiet = false;
   bool verbose = false;
@@ -42,17 +42,17 @@ std::string styled(std::string_view text, std::string_view style, bool on);
 /// does.
 void print(std::string_view text);
 /// A line to stderr, unless quiet.
-void note(const Talk& talk, std::string_view line);
+void note(const Verbosity& talk, std::string_view line);
 /// Whether there is a file of that name; false if the system does not say.
 bool is_there(const std::filesystem::path& file);
 /// Notes that `file`, which existed before, was replaced.
-void note_replaced(const Talk& talk, const std::filesystem::path& file);
+void note_replaced(const Verbosity& talk, const std::filesystem::path& file);
 
 /// A bar on stderr for work that takes long. Shows nothing off a terminal, in quiet mode, or within the first
 /// third of a second; removes itself.
 class Progress {
  public:
-  Progress(const Talk& talk, std::string label);
+  Progress(const Verbosity& talk, std::string label);
   ~Progress() { done(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

@@ -3,7 +3,7 @@
 // encoder is in an mmproj file, as llama.cpp's converter writes it.
 //
 //   auto encoder = weft::AudioModel::load("mmproj.gguf");
-//   std::shared_ptr<const weft::EncodedMedia> media = encoder->encode(weft::read_sound_file("a.wav"));
+//   std::shared_ptr<const weft::EncodedMedia> media = encoder->encode(weft::read_audio_file("a.wav"));
 //   auto prompt = weft::place_media(model->tokenizer(), pieces, {&media, 1}, mark);  // See weft/media.h.
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +23,7 @@
 namespace weft {
 
 /// Samples of one channel, from -1 to 1, at kSampleRate per second.
-struct Sound {
+struct Audio {
   static constexpr int kSampleRate = 16000;
   static constexpr std::int64_t kMaxSamples = std::int64_t{kSampleRate} * 60 * 60;
   std::vector<float> samples = {};
@@ -34,9 +34,18 @@ struct Sound {
 /// for one without samples. Throws kUnsupported for files longer than kMaxSamples and for other formats; the
 /// message says how to convert them. `goes_on` is called every few thousand samples: false ends it with Error
 /// kCancelled.
-Sound read_sound(std::span<const std::byte> bytes, const std::function<bool()>& goes_on = nullptr);
+Audio read_audio(std::span<const std::byte> bytes, const std::function<bool()>& goes_on = nullptr);
 /// The same for a file on disk. Throws also kNotFound and kIo.
-Sound read_sound_file(const std::filesystem::path& path);
+Audio read_audio_file(const std::filesystem::path& path);
+
+using Sound [[deprecated("use Audio")]] = Audio;
+[[deprecated("use read_audio")]] inline Audio read_sound(std::span<const std::byte> bytes,
+                                                         const std::function<bool()>& goes_on = nullptr) {
+  return read_audio(bytes, goes_on);
+}
+[[deprecated("use read_audio_file")]] inline Audio read_sound_file(const std::filesystem::path& path) {
+  return read_audio_file(path);
+}
 
 struct AudioParams {
   /// Device names, as for open_devices(). Empty: the CPU and all GPUs.
@@ -76,7 +85,7 @@ class AudioModel {
   /// Encodes audio. Equal samples give bit-identical embeddings. The calling thread calls `goes_on` before
   /// each part; returning false cancels (Error kCancelled). Throws Error kInvalidArgument for audio without
   /// samples or with NaN or infinity, and errors of devices.
-  std::shared_ptr<const EncodedMedia> encode(const Sound& sound,
+  std::shared_ptr<const EncodedMedia> encode(const Audio& sound,
                                              const std::function<bool()>& goes_on = {}) const;
   /// Counts of encode() so far: inputs that it computed, and inputs that it found in its cache.
   std::int64_t n_computed() const;

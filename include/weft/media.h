@@ -2,7 +2,7 @@
 // Images (weft/vision.h) and audio (weft/audio.h) in prompts. Write a mark into the messages where an image
 // or audio belongs, render the chat template, and replace the marks:
 //
-//   const std::string mark = weft::make_media_mark();
+//   const std::string mark = weft::make_media_marker();
 //   const auto pieces = model->chat_template()->render({{"user", mark + "What is this?"}}, {});
 //   weft::PromptWithMedia prompt = weft::place_media(model->tokenizer(), pieces, {&media, 1}, mark);
 //
@@ -41,8 +41,8 @@ struct EncodedMedia {
 
 /// Which encoders an mmproj file has.
 struct MediaKinds {
-  bool pictures = false;  ///< VisionModel::load
-  bool sounds = false;    ///< AudioModel::load
+  bool images = false;  ///< VisionModel::load
+  bool audio = false;   ///< AudioModel::load
 };
 /// Throws Error kNotFound, kIo, kInvalidFile, and kUnsupported for a file that has none.
 MediaKinds media_kinds(const std::filesystem::path& path);
@@ -54,7 +54,8 @@ struct PromptWithMedia {
 
 /// A string that marks the places of images and audio in messages. It is random, so that users cannot write
 /// it into messages.
-std::string make_media_mark();
+std::string make_media_marker();
+[[deprecated("use make_media_marker")]] inline std::string make_media_mark() { return make_media_marker(); }
 
 /// Replaces each `mark` in a rendered prompt by the next of `media`, and tokenizes the rest. Throws Error
 /// kInvalidArgument if the numbers of marks and media differ.

@@ -3,7 +3,7 @@
 // files that `weft convert` makes of Hugging Face folders.
 //
 //   auto transcriber = weft::Transcriber::load("ggml-base.bin");
-//   weft::Transcript transcript = transcriber->transcribe(weft::read_sound_file("talk.mp3"));
+//   weft::Transcript transcript = transcriber->transcribe(weft::read_audio_file("talk.mp3"));
 //   std::string subtitles = weft::to_srt(transcript);
 #include <cstdint>
 #include <filesystem>
@@ -104,7 +104,7 @@ class Transcriber {
   /// Transcribes audio of any length. Audio below 0.1 s and digital silence have no segments. The calling
   /// thread calls the functions of `params`. Throws as check() does, kInvalidArgument for samples that are
   /// not numbers, kCancelled, and errors of devices.
-  Transcript transcribe(const Sound& sound, const TranscribeParams& params = {}) const;
+  Transcript transcribe(const Audio& sound, const TranscribeParams& params = {}) const;
 
   struct Impl;  ///< For weft's own tests.
   Impl& impl() const { return *impl_; }

@@ -112,7 +112,7 @@ std::unique_ptr<PySampler> make_sampler(const ModelPtr& model, const Dict& optio
 using Tokens = std::variant<Token, std::vector<Token>>;
 using Sequences = std::variant<SeqId, std::vector<SeqId>>;
 
-/// The options are those of the last token, except that `pos` is the position of the first.
+/// The options apply to the last token. `pos` is the position of the first.
 int add(PyBatch& self, const Tokens& tokens, const Sequences& seqs, bool logits, std::optional<Pos> pos,
         int n_best, bool log_sum_exp, std::optional<Token> logit_of, bool embedding,
         std::optional<Pos> attend_to) {

@@ -426,7 +426,7 @@ std::optional<HeightWidth> size(const std::optional<Size>& given) {
   return given ? std::optional(size(*given)) : std::nullopt;
 }
 
-void bind_pictures(nb::module_& m) {
+void bind_images(nb::module_& m) {
   const Size one = std::int64_t{1}, none = std::int64_t{0};
   m.def(
       "conv2d",
@@ -518,7 +518,7 @@ void bind_functions(nb::module_& m) {
   bind_layers(ops);
   bind_moves(ops);
   bind_numbers(ops);
-  bind_pictures(ops);
+  bind_images(ops);
 }
 
 }  // namespace weft::python

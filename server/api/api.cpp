@@ -31,7 +31,7 @@ namespace {
 constexpr std::size_t kMaxQueued = 4096;
 constexpr std::size_t kMaxTranscriptions = 64;  // That wait.
 /// Ignored fields that are logged.
-constexpr std::size_t kMostTold = 256;
+constexpr std::size_t kMaxReported = 256;
 
 /// Bodies from this size on are parsed by a thread of their own.
 constexpr std::size_t kLargeBody = 256 << 10;
@@ -235,7 +235,7 @@ std::shared_ptr<BodySink> Api::sink_for(const HttpRequest& head) {
   if (head.method != "POST" || (!transcribes && (files_ == nullptr || head.path != "/v1/files")))
     return nullptr;
   const std::optional<std::string> key = key_of(head);
-  if (!key || refuse_stranger(head, setup_.origins)) return nullptr;
+  if (!key || refuse_foreign_origin(head, setup_.origins)) return nullptr;
   if (transcribes) {
     const auto boundary = boundary_of(head.header("Content-Type"));
     return boundary ? std::make_shared<FormSink>(*boundary, form_bytes_) : nullptr;
@@ -325,7 +325,7 @@ bool Api::serve_page(Job& job) const {
   if (!setup_.web_page) return false;
   const WebFile* const file = find_web_file(request.path);
   if (file == nullptr) return false;
-  HttpAnswer answer;
+  HttpResponse answer;
   answer.content_type = file->content_type;
   answer.headers = {{"ETag", std::string(file->etag)},
                     {"Cache-Control", "no-cache"},
@@ -376,10 +376,10 @@ void Api::serve_in_background(std::shared_ptr<Exchange> exchange, const std::str
 void Api::handle(const std::shared_ptr<Exchange>& exchange) {
   const HttpRequest& request = exchange->request();
   Job job = make_job(exchange);
-  if (const auto error = refuse_stranger(request, setup_.origins))
+  if (const auto error = refuse_foreign_origin(request, setup_.origins))
     return fail(job, ErrorShape::kOpenAi, *error);
   if (request.method == "OPTIONS") {
-    HttpAnswer answer = preflight_answer(request);
+    HttpResponse answer = preflight_response(request);
     const int status = answer.status;
     exchange->send(std::move(answer));
     return finish(job, {.status = status});
@@ -538,8 +538,8 @@ void Api::tell_ignored(const Job& job) {
   if (!setup_.warn) return;
   for (const std::string& name : job.ignored.names()) {
     {
-      const std::lock_guard lock(told_mutex_);
-      if (told_.size() == kMostTold || !told_.insert(name).second) continue;
+      const std::lock_guard lock(reported_mutex_);
+      if (reported_.size() == kMaxReported || !reported_.insert(name).second) continue;
     }
     setup_.warn(
         fmt::format("{}: '{}' is ignored: this server does not know it, or it has no effect here (logged "
@@ -572,7 +572,7 @@ void Api::log_refused(const RefusedRequest& refused) {
 
 void Api::fail(Job& job, ErrorShape shape, const ApiError& error, const HttpHeaders& headers) noexcept {
   try {
-    HttpAnswer answer = error_answer(error, shape);
+    HttpResponse answer = error_response(error, shape);
     answer.headers.insert(answer.headers.end(), headers.begin(), headers.end());
     for (auto& header : job.headers()) answer.headers.push_back(std::move(header));
     job.exchange->send(std::move(answer));

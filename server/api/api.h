@@ -147,8 +147,8 @@ class Api {
   ApiParams background_params_;  ///< For requests of batches.
   std::unique_ptr<AccessLog> access_log_;
   std::shared_ptr<RequestCounts> counts_;
-  std::mutex told_mutex_;
-  std::unordered_set<std::string> told_;  ///< Names of ignored fields that were logged.
+  std::mutex reported_mutex_;
+  std::unordered_set<std::string> reported_;  ///< Names of ignored fields that were logged.
   mutable std::mutex keys_mutex_;
   bool keeps_apart_ = false;
   std::atomic<bool> leaving_{false};

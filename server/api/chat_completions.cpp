@@ -22,26 +22,26 @@ struct ChatStyle {
   bool return_tokens = false;
 };
 
-class ChatWriter : public AnswerWriter {
+class ChatWriter : public ResponseWriter {
  public:
   /// `answer`: the initial state of each completion.
-  ChatWriter(ChatStyle style, std::shared_ptr<ServedModel> model, const ReadAnswer& answer, int n,
+  ChatWriter(ChatStyle style, std::shared_ptr<ServedModel> model, const ReadResponse& answer, int n,
              int n_prompt)
       : style_(std::move(style)),
         model_(std::move(model)),
-        answers_(to_size(n), answer),
+        responses_(to_size(n), answer),
         n_prompt_(n_prompt) {}
 
   bool streams() const override { return style_.stream; }
 
   void begin(std::string& out) override {
-    for (std::size_t i = 0; i < answers_.size(); ++i)
+    for (std::size_t i = 0; i < responses_.size(); ++i)
       add_delta(out, i, {{"role", "assistant"}, {"content", ""}});
   }
 
   void add(int choice, const Output& chunk, std::string& out) override {
     const auto at = to_size(choice);
-    ReadAnswer& answer = answers_[at];
+    ReadResponse& answer = responses_[at];
     Json logprobs = Json::array();
     if (style_.logprobs)
       for (const OutputToken& token : chunk.tokens)
@@ -80,7 +80,7 @@ class ChatWriter : public AnswerWriter {
         Json json = head("chat.completion.chunk");
         json["choices"] = Json::array();
         json["usage"] = usage_json(usage_);
-        json["timings"] = timings_json(answers_.front().stats);
+        json["timings"] = timings_json(responses_.front().stats);
         add_event(out, to_text(json));
       }
       add_event(out, "[DONE]");
@@ -88,10 +88,10 @@ class ChatWriter : public AnswerWriter {
     }
     Json json = head("chat.completion");
     Json choices = Json::array();
-    for (std::size_t i = 0; i < answers_.size(); ++i) choices.push_back(whole(i));
+    for (std::size_t i = 0; i < responses_.size(); ++i) choices.push_back(whole(i));
     json["choices"] = std::move(choices);
     json["usage"] = usage_json(usage_);
-    json["timings"] = timings_json(answers_.front().stats);
+    json["timings"] = timings_json(responses_.front().stats);
     out = to_text(json);
   }
 
@@ -105,13 +105,13 @@ class ChatWriter : public AnswerWriter {
   }
 
   // A call with its arguments or input. This API has no namespaces.
-  static Json call_json(const ReadAnswer& answer, const std::string& function, std::string text) {
+  static Json call_json(const ReadResponse& answer, const std::string& function, std::string text) {
     if (answer.origin_of(function).is_custom)
       return {{"type", "custom"}, {"custom", {{"name", function}, {"input", std::move(text)}}}};
     return {{"type", "function"}, {"function", {{"name", function}, {"arguments", std::move(text)}}}};
   }
 
-  static Json delta_of(const ResponseEvent& event, const ReadAnswer& answer) {
+  static Json delta_of(const ResponseEvent& event, const ReadResponse& answer) {
     switch (event.kind) {
       case ResponseEvent::Kind::kContent:
         return {{"content", event.text}};
@@ -149,12 +149,12 @@ class ChatWriter : public AnswerWriter {
   void add_usage(Json& json) const {
     if (!style_.continuous_usage) return;
     int n_generated = 0;
-    for (const ReadAnswer& answer : answers_) n_generated += answer.n_generated;
+    for (const ReadResponse& answer : responses_) n_generated += answer.n_generated;
     json["usage"] = usage_so_far(n_prompt_, n_generated);
   }
 
   void add_end(std::string& out, std::size_t choice) const {
-    const ReadAnswer& answer = answers_[choice];
+    const ReadResponse& answer = responses_[choice];
     Json json = head("chat.completion.chunk");
     json["choices"] = Json::array({{{"index", choice},
                                     {"delta", Json::object()},
@@ -166,7 +166,7 @@ class ChatWriter : public AnswerWriter {
   }
 
   Json whole(std::size_t choice) {
-    ReadAnswer& answer = answers_[choice];
+    ReadResponse& answer = responses_[choice];
     const bool called = !answer.calls.empty();
     Json message = {{"role", "assistant"}};
     message["content"] = called && answer.content.empty() ? Json() : Json(std::move(answer.content));
@@ -190,7 +190,7 @@ class ChatWriter : public AnswerWriter {
 
   const ChatStyle style_;
   const std::shared_ptr<ServedModel> model_;
-  std::vector<ReadAnswer> answers_;
+  std::vector<ReadResponse> responses_;
   const int n_prompt_;
   Usage usage_;
 };
@@ -250,7 +250,7 @@ void chat_completions(Job& job) {
   RequestParams& params = common.params;
   Media media;
   RequestTurn turn = read_chat_turn(fields, job, media);
-  ReadAnswer answer;
+  ReadResponse answer;
   answer.tools = turn.tools;
 
   params.n = read_n(fields, job.params->defaults.n_completions);

@@ -245,12 +245,12 @@ ChatOpening open_chat(const ServedModel& model, RequestTurn turn) {
 namespace {
 
 // The grammar of a response as a wish. Its key says all that the grammar depends on.
-GrammarWish wish_of(const ChatTurn& turn, const CommonFields& common, const ChatOpening& opening) {
+GrammarRequest wish_of(const ChatTurn& turn, const CommonFields& common, const ChatOpening& opening) {
   const bool calls = !turn.tools_json.empty() && turn.tool_choice != ToolChoice::kNone;
   const int parallel = turn.parallel_tool_calls ? (*turn.parallel_tool_calls ? 1 : 0) : -1;
-  GrammarWish wish{.make = [&opening] { return *opening.grammar; },
-                   .field = common.grammar ? common.grammar->field : "tools",
-                   .code = common.grammar ? common.grammar->code : "invalid_function_parameters"};
+  GrammarRequest wish{.make = [&opening] { return *opening.grammar; },
+                      .field = common.grammar ? common.grammar->field : "tools",
+                      .code = common.grammar ? common.grammar->code : "invalid_function_parameters"};
   if (calls || common.grammar)
     wish.key = fmt::format("chat:{}:{}:{}:{}:{}:{}:{}", static_cast<int>(turn.tool_choice),
                            json_text(turn.tool_name), parallel, turn.hold_arguments,
@@ -266,8 +266,8 @@ GrammarWish wish_of(const ChatTurn& turn, const CommonFields& common, const Chat
 
 // Applies the opening's grammar. Where the schemas of functions are too much for one grammar,
 // arguments of functions that are not strict are left free.
-void hold_answer(RequestParams& params, Job& job, RequestTurn& turn, const CommonFields& common,
-                 ChatOpening& opening) {
+void hold_response(RequestParams& params, Job& job, RequestTurn& turn, const CommonFields& common,
+                   ChatOpening& opening) {
   try {
     return hold_to(params, job, wish_of(turn, common, opening));
   } catch (const ApiError& error) {
@@ -312,7 +312,7 @@ ChatOrder make_order(Job& job, RequestTurn turn, CommonFields common, const Medi
                       "a response that continues a message cannot be constrained by a grammar or schema");
   if (opening.grammar) {
     job.check_wanted();
-    hold_answer(order.params, job, turn, common, opening);
+    hold_response(order.params, job, turn, common, opening);
   }
   if (opening.reasoning_limit)
     order.params.constraint =
@@ -328,7 +328,7 @@ std::size_t count_tokens(const ServedModel& model, RequestTurn turn, const Media
   return with_media(opening.prompt, media, model).tokens.size();
 }
 
-std::vector<ResponseEvent> ReadAnswer::read(const Output& chunk, std::string_view call_id_prefix) {
+std::vector<ResponseEvent> ReadResponse::read(const Output& chunk, std::string_view call_id_prefix) {
   std::vector<ResponseEvent> events = reader.push(chunk.text);
   if (chunk.done) {
     done = true;
@@ -348,7 +348,7 @@ std::vector<ResponseEvent> ReadAnswer::read(const Output& chunk, std::string_vie
 
 // Tokens without an event, tags, belong to what follows them. Where a chunk has both, bytes divide its
 // tokens.
-void ReadAnswer::count_reasoning(const Output& chunk, const std::vector<ResponseEvent>& events) {
+void ReadResponse::count_reasoning(const Output& chunk, const std::vector<ResponseEvent>& events) {
   const int n = static_cast<int>(chunk.tokens.size());
   n_generated += n;
   n_undecided_ += n;
@@ -363,7 +363,7 @@ void ReadAnswer::count_reasoning(const Output& chunk, const std::vector<Response
   n_undecided_ = 0;
 }
 
-void ReadAnswer::place_reasoning(std::vector<ResponseEvent>& events) {
+void ReadResponse::place_reasoning(std::vector<ResponseEvent>& events) {
   using Kind = ResponseEvent::Kind;
   std::vector<ResponseEvent> placed;
   for (ResponseEvent& event : events) {
@@ -379,7 +379,7 @@ void ReadAnswer::place_reasoning(std::vector<ResponseEvent>& events) {
   events = std::move(placed);
 }
 
-void ReadAnswer::tell_inputs(std::vector<ResponseEvent>& events) {
+void ReadResponse::tell_inputs(std::vector<ResponseEvent>& events) {
   using Kind = ResponseEvent::Kind;
   std::vector<ResponseEvent> told;
   const auto tell_input = [&] {

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "api/answer_json.h"
 #include "api/common_fields.h"
 #include "api/job.h"
 #include "api/media.h"
 #include "api/request_tools.h"
+#include "api/response_json.h"
 #include "base/to_size.h"
 #include "weft/chat.h"
 
@@ -68,7 +68,7 @@ enum class ReasoningPlace : std::uint8_t {
 };
 
 /// What the reader has parsed of one completion so far.
-struct ReadAnswer : ChatResponse {
+struct ReadResponse : ChatResponse {
   ResponseReader reader;
   ReasoningPlace reasoning_place = ReasoningPlace::kApart;
   std::shared_ptr<const RequestTools> tools = nullptr;  ///< The tools of the request; null: none.

@@ -185,7 +185,7 @@ void read_sampler(Fields& fields, const Tokenizer& tokenizer, SamplerParams& sam
     fields.refuse("use_beam_search", "this server samples; leave it out, or set 'temperature' to 0");
 }
 
-ApiError unenforceable(const GrammarWish& wish, const Error& error) {
+ApiError unenforceable(const GrammarRequest& wish, const Error& error) {
   ApiError result = bad_request(wish.field, fmt::format("'{}': {}", wish.field, error.what()));
   result.code = wish.code;
   return result;
@@ -193,7 +193,7 @@ ApiError unenforceable(const GrammarWish& wish, const Error& error) {
 
 // Runs `make`. Its errors about the grammar name the wish's field.
 template <typename Make>
-auto naming(const GrammarWish& wish, const Make& make) {
+auto naming(const GrammarRequest& wish, const Make& make) {
   try {
     return make();
   } catch (const Error& error) {
@@ -205,7 +205,8 @@ auto naming(const GrammarWish& wish, const Make& make) {
 /// Reports errors of its grammar: they are due to the request, not to the server.
 class ReportingConstraint final : public TokenConstraint {
  public:
-  ReportingConstraint(const CompiledGrammar& grammar, std::shared_ptr<GrammarFault> fault, GrammarWish wish)
+  ReportingConstraint(const CompiledGrammar& grammar, std::shared_ptr<GrammarFault> fault,
+                      GrammarRequest wish)
       : fault_(std::move(fault)), wish_(std::move(wish)) {
     report([&] { inner_ = grammar.constraint(); });
   }
@@ -234,10 +235,10 @@ class ReportingConstraint final : public TokenConstraint {
 
   std::unique_ptr<TokenConstraint> inner_;
   const std::shared_ptr<GrammarFault> fault_;
-  const GrammarWish wish_;  ///< The names for errors.
+  const GrammarRequest wish_;  ///< The names for errors.
 };
 
-GrammarWish choice_wish(std::vector<std::string> words, std::string field) {
+GrammarRequest choice_request(std::vector<std::string> words, std::string field) {
   std::string key = "choice:";
   for (const std::string& word : words) key += json_text(word);
   return {key,
@@ -250,8 +251,8 @@ GrammarWish choice_wish(std::vector<std::string> words, std::string field) {
 }
 
 // A schema, or a string with its JSON.
-GrammarWish read_schema(const Fields& fields, std::string_view name, const Json& value,
-                        std::vector<std::string>& warnings) {
+GrammarRequest read_schema(const Fields& fields, std::string_view name, const Json& value,
+                           std::vector<std::string>& warnings) {
   Json schema = value;
   if (value.is_string()) {
     try {
@@ -262,14 +263,14 @@ GrammarWish read_schema(const Fields& fields, std::string_view name, const Json&
   }
   if (!schema.is_object() && !schema.is_boolean())
     throw bad_request(fields.path_of(name), fmt::format("'{}' must be a JSON schema", fields.path_of(name)));
-  return schema_wish(schema, false, fields.path_of(name), warnings);
+  return schema_request(schema, false, fields.path_of(name), warnings);
 }
 
 // A structural tag: an object, or a string with its JSON. Keywords of its schemas that cannot be enforced
 // give warnings.
-GrammarWish tag_wish(const Json& value, const std::string& field, std::vector<std::string>& warnings) {
+GrammarRequest tag_request(const Json& value, const std::string& field, std::vector<std::string>& warnings) {
   const std::string text = value.is_string() ? value.get<std::string>() : to_text(value);
-  const GrammarWish names{.field = field, .code = "invalid_grammar"};
+  const GrammarRequest names{.field = field, .code = "invalid_grammar"};
   std::vector<std::string> notes;
   Grammar grammar = naming(names, [&] { return Grammar::structural_tag(text, {.left_free = &notes}); });
   for (const std::string& note : notes) warnings.push_back(fmt::format("'{}': {}", field, note));
@@ -281,8 +282,8 @@ struct GrammarNames {
   std::vector<std::string_view> schemas = {}, regexes = {}, choices = {}, grammars = {};
 };
 
-void read_wishes(Fields& fields, const GrammarNames& names, std::vector<GrammarWish>& wishes,
-                 std::vector<std::string>& warnings) {
+void read_requirements(Fields& fields, const GrammarNames& names, std::vector<GrammarRequest>& wishes,
+                       std::vector<std::string>& warnings) {
   for (const std::string_view name : names.grammars)
     if (std::string text = fields.string(name); !text.empty())
       wishes.push_back(
@@ -296,10 +297,10 @@ void read_wishes(Fields& fields, const GrammarNames& names, std::vector<GrammarW
           {"regex:" + text, [text] { return Grammar::regex(text); }, fields.path_of(name), "invalid_regex"});
   for (const std::string_view name : names.choices)
     if (std::vector<std::string> words = fields.strings(name, 4096); !words.empty())
-      wishes.push_back(choice_wish(std::move(words), fields.path_of(name)));
+      wishes.push_back(choice_request(std::move(words), fields.path_of(name)));
 }
 
-GrammarWish read_named_schema(Fields& format, std::vector<std::string>& warnings) {
+GrammarRequest read_named_schema(Fields& format, std::vector<std::string>& warnings) {
   const Json* holder = format.object("json_schema");
   if (holder == nullptr)
     throw bad_request(format.path_of("json_schema"), "'response_format.json_schema' is missing");
@@ -310,10 +311,10 @@ GrammarWish read_named_schema(Fields& format, std::vector<std::string>& warnings
   const bool strict = inner.boolean("strict", false);
   inner.ignore({"name", "description"});
   inner.done();
-  return schema_wish(*schema, strict, inner.path_of("schema"), warnings);
+  return schema_request(*schema, strict, inner.path_of("schema"), warnings);
 }
 
-void read_response_format(Fields& fields, std::vector<GrammarWish>& wishes,
+void read_response_format(Fields& fields, std::vector<GrammarRequest>& wishes,
                           std::vector<std::string>& warnings) {
   const Json* value = fields.object("response_format");
   if (value == nullptr) return;
@@ -324,41 +325,42 @@ void read_response_format(Fields& fields, std::vector<GrammarWish>& wishes,
   if (type == kObject) {
     // llama.cpp takes a schema here.
     const Json* schema = format.object("schema");
-    wishes.push_back(schema != nullptr ? schema_wish(*schema, false, format.path_of("schema"), warnings)
-                                       : object_wish());
+    wishes.push_back(schema != nullptr ? schema_request(*schema, false, format.path_of("schema"), warnings)
+                                       : object_request());
   } else if (type == kSchema) {
     wishes.push_back(read_named_schema(format, warnings));
   } else if (type == kTag) {
     format.ignore({"format", "structures", "triggers"});  // Grammar::structural_tag() reads them.
-    wishes.push_back(tag_wish(*value, fields.path_of("response_format"), warnings));
+    wishes.push_back(tag_request(*value, fields.path_of("response_format"), warnings));
   } else if (type == kRegex || type == kGrammar) {
     const std::string kind = format.string("type");
     const std::vector<std::string_view> names = {kind, "value", "pattern"};
-    read_wishes(format, type == kRegex ? GrammarNames{.regexes = names} : GrammarNames{.grammars = names},
-                wishes, warnings);
+    read_requirements(format,
+                      type == kRegex ? GrammarNames{.regexes = names} : GrammarNames{.grammars = names},
+                      wishes, warnings);
     if (wishes.empty())
       throw bad_request(format.path_of(kind), fmt::format("'{}' is missing", format.path_of(kind)));
   }
   format.done();
 }
 
-std::optional<GrammarWish> read_grammar(Fields& fields, std::vector<std::string>& warnings) {
-  std::vector<GrammarWish> wishes;
+std::optional<GrammarRequest> read_grammar(Fields& fields, std::vector<std::string>& warnings) {
+  std::vector<GrammarRequest> wishes;
   read_response_format(fields, wishes, warnings);
-  read_wishes(fields,
-              {.schemas = {"json_schema", "guided_json"},
-               .regexes = {"guided_regex"},
-               .choices = {"guided_choice"},
-               .grammars = {"grammar", "guided_grammar"}},
-              wishes, warnings);
+  read_requirements(fields,
+                    {.schemas = {"json_schema", "guided_json"},
+                     .regexes = {"guided_regex"},
+                     .choices = {"guided_choice"},
+                     .grammars = {"grammar", "guided_grammar"}},
+                    wishes, warnings);
   if (const Json* outputs = fields.object("structured_outputs")) {
     Fields inner = fields.within(*outputs, fields.path_of("structured_outputs"));
-    read_wishes(inner,
-                {.schemas = {"json"}, .regexes = {"regex"}, .choices = {"choice"}, .grammars = {"grammar"}},
-                wishes, warnings);
-    if (inner.boolean("json_object", false)) wishes.push_back(object_wish());
+    read_requirements(
+        inner, {.schemas = {"json"}, .regexes = {"regex"}, .choices = {"choice"}, .grammars = {"grammar"}},
+        wishes, warnings);
+    if (inner.boolean("json_object", false)) wishes.push_back(object_request());
     if (const Json* tag = inner.find("structural_tag"); tag != nullptr && *tag != "")
-      wishes.push_back(tag_wish(*tag, inner.path_of("structural_tag"), warnings));
+      wishes.push_back(tag_request(*tag, inner.path_of("structural_tag"), warnings));
     inner.done();
   }
   if (wishes.size() > 1)
@@ -415,8 +417,8 @@ void read_speculation(Fields& fields, RequestParams& params) {
 }
 
 // The names of llama.cpp, vLLM, Qwen, Anthropic and OpenRouter for the most tokens of reasoning.
-ReasoningWish read_reasoning(Fields& fields) {
-  ReasoningWish wish;
+ReasoningRequest read_reasoning(Fields& fields) {
+  ReasoningRequest wish;
   const auto read = [&wish](Fields& holder, std::string_view name) {
     if (!holder.has(name)) return;
     wish.budget = holder.integer(name, -1, -1);
@@ -457,8 +459,8 @@ void read_stream(Fields& fields, CommonFields& result) {
 
 }  // namespace
 
-GrammarWish schema_wish(const Json& schema, bool strict, const std::string& field,
-                        std::vector<std::string>& warnings) {
+GrammarRequest schema_request(const Json& schema, bool strict, const std::string& field,
+                              std::vector<std::string>& warnings) {
   const std::string text = to_text(schema);
   std::vector<std::string> notes;
   try {
@@ -469,11 +471,11 @@ GrammarWish schema_wish(const Json& schema, bool strict, const std::string& fiel
     if (strict) throw unenforceable({.field = field}, error);
     // The schema is too large for any constraint.
     warnings.push_back(fmt::format("'{}': {}; it may be any JSON object", field, error.what()));
-    return object_wish();
+    return object_request();
   }
 }
 
-GrammarWish object_wish() { return {"object", &Grammar::json_object, "response_format"}; }
+GrammarRequest object_request() { return {"object", &Grammar::json_object, "response_format"}; }
 
 void read_stops(Fields& fields, std::string_view name, CommonFields& common) {
   RequestParams& params = common.params;
@@ -587,25 +589,26 @@ void check_logprobs(const RequestParams& params, std::size_t n_prompts, bool str
             n_all, kMaxLogprobs));
 }
 
-void set_grammar(CommonFields& common, GrammarWish wish) {
+void set_grammar(CommonFields& common, GrammarRequest wish) {
   if (common.grammar)
     throw bad_request(wish.field, fmt::format("'{}' and '{}' each constrain the response; send one of them",
                                               common.grammar->field, wish.field));
   common.grammar = std::move(wish);
 }
 
-Grammar make_grammar(const GrammarWish& wish) {
+Grammar make_grammar(const GrammarRequest& wish) {
   return naming(wish, [&] { return wish.make(); });
 }
 
-void hold_to(RequestParams& params, Job& job, const GrammarWish& wish) {
+void hold_to(RequestParams& params, Job& job, const GrammarRequest& wish) {
   std::shared_ptr<const CompiledGrammar> grammar =
       naming(wish, [&] { return job.model->grammars->get(wish.key, wish.make); });
   auto fault = std::make_shared<GrammarFault>();
   job.grammar_fault = fault;
   params.constraint = [grammar = std::move(grammar), fault = std::move(fault), field = wish.field,
                        code = wish.code](int) {
-    return std::make_unique<ReportingConstraint>(*grammar, fault, GrammarWish{.field = field, .code = code});
+    return std::make_unique<ReportingConstraint>(*grammar, fault,
+                                                 GrammarRequest{.field = field, .code = code});
   };
 }
 

@@ -27,7 +27,7 @@ struct RequestDefaults {
 };
 
 /// A requested grammar, and a key for everything that it depends on.
-struct GrammarWish {
+struct GrammarRequest {
   std::string key = {};
   std::function<Grammar()> make = nullptr;
   std::string field = {};                    ///< The name of the field, for messages.
@@ -35,7 +35,7 @@ struct GrammarWish {
 };
 
 /// A requested limit of reasoning tokens, for chats.
-struct ReasoningWish {
+struct ReasoningRequest {
   std::optional<int> budget =
       std::nullopt;  ///< As ChatTurn::reasoning_budget. Nullopt: the server's default.
   std::optional<std::string> message = std::nullopt;
@@ -50,8 +50,8 @@ struct CommonFields {
   bool timings_per_token = false;
   bool return_tokens = false;
   bool shows_stops = false;  ///< Stop strings stay in the response.
-  std::optional<GrammarWish> grammar = std::nullopt;
-  ReasoningWish reasoning = {};
+  std::optional<GrammarRequest> grammar = std::nullopt;
+  ReasoningRequest reasoning = {};
   std::vector<std::string> warnings = {};  ///< Keywords of schemas that are not enforced.
   int n_kept = -1;                         ///< Tokens kept at the prompt's end; < 0: all.
   int slot = -1;                           ///< The slot that gets the sequence, for sessions; -1: none.
@@ -63,13 +63,13 @@ CommonFields read_common(Fields& fields, Job& job);
 void note_unshown(Fields& fields, const CommonFields& common);
 /// Throws ApiError for a strict schema that cannot be enforced. For other schemas, each keyword that cannot
 /// be enforced gives a warning. `field` names the schema.
-GrammarWish schema_wish(const Json& schema, bool strict, const std::string& field,
-                        std::vector<std::string>& warnings);
-GrammarWish object_wish();  ///< Any JSON object.
+GrammarRequest schema_request(const Json& schema, bool strict, const std::string& field,
+                              std::vector<std::string>& warnings);
+GrammarRequest object_request();  ///< Any JSON object.
 /// Sets the request's grammar. Throws ApiError if it has one already.
-void set_grammar(CommonFields& common, GrammarWish wish);
+void set_grammar(CommonFields& common, GrammarRequest wish);
 /// Throws ApiError that names the field for a grammar that is wrong.
-Grammar make_grammar(const GrammarWish& wish);
+Grammar make_grammar(const GrammarRequest& wish);
 /// Stop strings. If the field is absent, `common` keeps its own.
 void read_stops(Fields& fields, std::string_view name, CommonFields& common);
 /// The number of completions: `n`, or llama.cpp's `n_cmpl`.
@@ -95,6 +95,6 @@ void check_logprobs(const RequestParams& params, std::size_t n_prompts, bool str
 
 /// `params` with the grammar compiled; keeps the model's cache of them. Throws ApiError that names the field.
 /// If the grammar fails within a completion, the job's grammar_fault has that error.
-void hold_to(RequestParams& params, Job& job, const GrammarWish& wish);
+void hold_to(RequestParams& params, Job& job, const GrammarRequest& wish);
 
 }  // namespace weft::server

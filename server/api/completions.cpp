@@ -6,10 +6,10 @@
 #include <optional>
 #include <utility>
 
-#include "api/answer_json.h"
 #include "api/infill.h"
 #include "api/line_limits.h"
 #include "api/prompts.h"
+#include "api/response_json.h"
 #include "base/to_size.h"
 
 namespace weft::server {
@@ -84,7 +84,7 @@ struct Logprobs {
   }
 };
 
-class CompletionWriter : public AnswerWriter {
+class CompletionWriter : public ResponseWriter {
  public:
   CompletionWriter(CompletionStyle style, std::shared_ptr<ServedModel> model, std::vector<Prompt> prompts)
       : style_(std::move(style)),

@@ -40,7 +40,7 @@ Json vector_json(const std::vector<float>& vector, bool as_base64) {
 }
 
 /// For a decoder, whose service pools prompts.
-class EmbeddingWriter : public AnswerWriter {
+class EmbeddingWriter : public ResponseWriter {
  public:
   EmbeddingWriter(EmbeddingOrder order, std::size_t n) : order_(std::move(order)), vectors_(n) {}
 

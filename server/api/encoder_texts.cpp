@@ -43,7 +43,7 @@ void submit(Job& job, EncoderTexts texts) {
                   headers = job.headers(), shape = texts.shape, answer = std::move(texts.answer)](
                      std::vector<float> values, std::exception_ptr error) mutable {
     Outcome outcome;
-    HttpAnswer made;
+    HttpResponse made;
     try {
       if (error != nullptr) std::rethrow_exception(error);
       made.body = to_text(answer(std::move(values)));
@@ -51,7 +51,7 @@ void submit(Job& job, EncoderTexts texts) {
     } catch (...) {
       const ApiError failed = model->gone().value_or(to_api_error(std::current_exception()));
       if (failed.code == "not_numbers") model->note_failure(failed.what());
-      made = error_answer(failed, shape);
+      made = error_response(failed, shape);
       outcome = {.status = failed.status, .error = failed.what()};
     }
     if (exchange->closed()) outcome.status = 499;

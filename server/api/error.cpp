@@ -119,8 +119,8 @@ Json error_json(const ApiError& error, ErrorShape shape) {
   return {{"error", std::move(json)}};
 }
 
-HttpAnswer error_answer(const ApiError& error, ErrorShape shape) {
-  HttpAnswer answer;
+HttpResponse error_response(const ApiError& error, ErrorShape shape) {
+  HttpResponse answer;
   answer.status = error.status;
   answer.body = to_text(error_json(error, shape));
   if (error.retry_after_ms > 0.0) {

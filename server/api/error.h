@@ -55,6 +55,6 @@ ApiError to_api_error(const std::exception_ptr& error);
 enum class ErrorShape : std::uint8_t { kOpenAi, kAnthropic, kOllama };
 Json error_json(const ApiError& error, ErrorShape shape);
 /// With headers for the time to retry.
-HttpAnswer error_answer(const ApiError& error, ErrorShape shape);
+HttpResponse error_response(const ApiError& error, ErrorShape shape);
 
 }  // namespace weft::server

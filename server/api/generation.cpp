@@ -204,7 +204,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     if (streams_) {
       writer_->fail(error, out);
     } else {
-      HttpAnswer answer = error_answer(error, writer_->shape());
+      HttpResponse answer = error_response(error, writer_->shape());
       answer.headers.insert(answer.headers.end(), headers_.begin(), headers_.end());
       request_.exchange->send(std::move(answer));
     }
@@ -246,7 +246,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   ServedRequest request_;
   std::vector<std::vector<Token>> prompts_;  ///< Submitted ones are empty.
   const RequestParams params_;
-  const std::unique_ptr<AnswerWriter> writer_;
+  const std::unique_ptr<ResponseWriter> writer_;
   HttpHeaders headers_;
   const std::function<void(std::vector<Token>)> keep_text_;
   const bool streams_;
@@ -265,7 +265,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
 }  // namespace
 
-void AnswerWriter::fail(const ApiError& error, std::string& out) {
+void ResponseWriter::fail(const ApiError& error, std::string& out) {
   add_event(out, to_text(error_json(error, shape())));
 }
 

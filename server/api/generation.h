@@ -16,9 +16,9 @@ inline constexpr const char* kEventStream = "text/event-stream; charset=utf-8";
 
 /// Writes the response of one API. Used on the HTTP server's thread, except for finish(). The contents of
 /// `out` are sent at once if the response is streamed; otherwise they become the body.
-class AnswerWriter {
+class ResponseWriter {
  public:
-  virtual ~AnswerWriter() = default;
+  virtual ~ResponseWriter() = default;
   virtual bool streams() const = 0;
   virtual ErrorShape shape() const { return ErrorShape::kOpenAi; }
   virtual const char* content_type() const { return kEventStream; }  ///< Of a streamed response.
@@ -48,7 +48,7 @@ struct GenerationParts {
   /// does not fill the queue by itself. Where the queue is full then, they wait.
   std::vector<std::vector<Token>> prompts;
   RequestParams params = {};
-  std::unique_ptr<AnswerWriter> writer;
+  std::unique_ptr<ResponseWriter> writer;
   HttpHeaders headers = {};
   /// Gets the prompt and the tokens of the only completion, once it has ended.
   std::function<void(std::vector<Token>)> keep_text = nullptr;

@@ -61,7 +61,7 @@ void Job::check_wanted() const {
 }
 
 void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams params,
-            std::unique_ptr<AnswerWriter> writer, int slot) {
+            std::unique_ptr<ResponseWriter> writer, int slot) {
   check_writes(*job.model);
   params.n_ctx = job.model->n_ctx;
   if (!job.grammar_fault) job.grammar_fault = std::make_shared<GrammarFault>();

@@ -18,7 +18,7 @@ constexpr std::size_t kMaxFiles = 64;
 // Limits for all images and all audio of a request. Small files may decode to large ones, and a worker
 // decodes them.
 constexpr std::int64_t kMaxPixels = 4 * kMaxImagePixels;
-constexpr std::int64_t kMaxSamples = Sound::kMaxSamples;
+constexpr std::int64_t kMaxSamples = Audio::kMaxSamples;
 
 /// The pixels and samples of a request so far.
 struct Spent {
@@ -28,10 +28,10 @@ struct Spent {
 std::shared_ptr<const EncodedMedia> encode(const MediaFile& file, const ServedModel& model, Spent& spent,
                                            const std::function<bool()>& is_wanted) {
   std::optional<Image> image;
-  std::optional<Sound> sound;
+  std::optional<Audio> sound;
   try {
-    if (file.is_sound)
-      sound = read_sound(file.bytes);
+    if (file.is_audio)
+      sound = read_audio(file.bytes);
     else
       image = read_image(file.bytes);
   } catch (const Error& error) {
@@ -47,7 +47,7 @@ std::shared_ptr<const EncodedMedia> encode(const MediaFile& file, const ServedMo
   if (spent.n_samples + n_samples > kMaxSamples)
     throw bad_request(file.path,
                       fmt::format("'{}': the audio of this request exceeds {} seconds in total; send less",
-                                  file.path, kMaxSamples / Sound::kSampleRate));
+                                  file.path, kMaxSamples / Audio::kSampleRate));
   spent.n_pixels += n_pixels;
   spent.n_samples += n_samples;
   return sound ? model.audio->encode(*sound, is_wanted) : model.vision->encode(*image, is_wanted);
@@ -66,7 +66,7 @@ std::string take_image_part(const Json& part, const std::string& path, MediaTake
 std::optional<std::string> take_part(const Json& part, const std::string& path, MediaTaker& taker) {
   if (!part.is_object() || !part.contains("type")) return std::nullopt;
   const Json& type = part["type"];
-  if (type == "input_audio") return taker.take("audio", [&] { return taker.take_sound(part, path); });
+  if (type == "input_audio") return taker.take("audio", [&] { return taker.take_audio(part, path); });
   if (type == "file" || type == "input_file")
     return taker.take("file", [&]() -> std::string { throw no_files(path); });
   if (type != "image_url" && type != "input_image") return std::nullopt;
@@ -119,13 +119,13 @@ std::string MediaTaker::take(std::string_view what, const std::function<std::str
   }
 }
 
-std::string MediaTaker::add(std::string_view base64, const std::string& path, bool is_sound) {
+std::string MediaTaker::add(std::string_view base64, const std::string& path, bool is_audio) {
   if (media_.files.size() == kMaxFiles)
     throw bad_request(path, fmt::format("a request may have at most {} images and audio files", kMaxFiles));
   auto bytes = base::from_base64(base64);
   if (!bytes) throw bad_request(path, fmt::format("the data of '{}' are not valid base64", path));
-  if (media_.mark.empty()) media_.mark = make_media_mark();
-  media_.files.push_back({path, std::move(*bytes), is_sound, in_tool_result_});
+  if (media_.mark.empty()) media_.mark = make_media_marker();
+  media_.files.push_back({path, std::move(*bytes), is_audio, in_tool_result_});
   return media_.mark;
 }
 
@@ -143,7 +143,7 @@ void MediaTaker::check_hearing(const std::string& path) const {
                                         path, model_.spec.name));
 }
 
-std::string MediaTaker::take_picture(std::string_view base64, const std::string& path) {
+std::string MediaTaker::take_image(std::string_view base64, const std::string& path) {
   check_vision(path);
   return add(base64, path, false);
 }
@@ -153,12 +153,12 @@ std::string MediaTaker::take_url(std::string_view url, const std::string& path) 
   return add(data_of(url, path, "image/png"), path, false);
 }
 
-std::string MediaTaker::take_sound_url(std::string_view url, const std::string& path) {
+std::string MediaTaker::take_audio_url(std::string_view url, const std::string& path) {
   check_hearing(path);
   return add(data_of(url, path, "audio/wav"), path, true);
 }
 
-std::string MediaTaker::take_sound(const Json& part, const std::string& path) {
+std::string MediaTaker::take_audio(const Json& part, const std::string& path) {
   check_hearing(path);
   Fields fields(part, path, ignored_);
   const Json* const value = fields.object("input_audio");
@@ -233,7 +233,7 @@ PromptWithMedia with_media(const std::vector<PromptPiece>& prompt, const Media& 
     } catch (const ApiError& error) {
       if (!file.may_be_left_out) throw;
       media.note_left_out(error);
-      replace_mark(pieces, media.mark, encoded.size(), left_out(file.is_sound ? "audio" : "image"));
+      replace_mark(pieces, media.mark, encoded.size(), left_out(file.is_audio ? "audio" : "image"));
     }
   }
   return place_media(model.tokenizer(), pieces, encoded, media.mark);

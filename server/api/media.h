@@ -17,7 +17,7 @@ namespace weft::server {
 struct MediaFile {
   std::string path;  ///< The path of its part, for errors.
   std::vector<std::byte> bytes;
-  bool is_sound = false;
+  bool is_audio = false;
   bool may_be_left_out = false;  ///< It is in the result of a tool.
 };
 
@@ -47,15 +47,15 @@ class MediaTaker {
   std::string take(std::string_view what, const std::function<std::string()>& read) const;
   /// These return the mark that replaces the file.
   std::string take_url(std::string_view url, const std::string& path);
-  std::string take_picture(std::string_view base64, const std::string& path);
+  std::string take_image(std::string_view base64, const std::string& path);
   /// A part {"type": "input_audio", "input_audio": {"data": base64, "format": "wav"}} of OpenAI's APIs.
-  std::string take_sound(const Json& part, const std::string& path);
+  std::string take_audio(const Json& part, const std::string& path);
   /// A data: URL.
-  std::string take_sound_url(std::string_view url, const std::string& path);
+  std::string take_audio_url(std::string_view url, const std::string& path);
   Media finish() { return std::move(media_); }
 
  private:
-  std::string add(std::string_view base64, const std::string& path, bool is_sound);
+  std::string add(std::string_view base64, const std::string& path, bool is_audio);
   void check_vision(const std::string& path) const;
   void check_hearing(const std::string& path) const;
 

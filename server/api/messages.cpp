@@ -11,7 +11,7 @@ namespace weft::server {
 namespace {
 
 // The image of a block of type "image".
-std::string take_picture(Fields& block, MediaTaker& media) {
+std::string take_image(Fields& block, MediaTaker& media) {
   const std::string path = block.path_of("source");
   const Json* const value = block.object("source");
   if (value == nullptr) throw bad_request(path, fmt::format("'{}' is missing", path));
@@ -19,7 +19,7 @@ std::string take_picture(Fields& block, MediaTaker& media) {
   source.ignore({"media_type"});
   const bool is_url = source.word("type", 2, {"base64", "url"}) == 1;
   std::string mark = is_url ? media.take_url(source.string("url"), source.path_of("url"))
-                            : media.take_picture(source.string("data"), source.path_of("data"));
+                            : media.take_image(source.string("data"), source.path_of("data"));
   source.done();
   return mark;
 }
@@ -36,8 +36,8 @@ class TextBlocks {
     text_ += text;
     was_text_ = true;
   }
-  void add_picture(Fields& block) {
-    text_ += media_->take("image", [&] { return take_picture(block, *media_); });
+  void add_image(Fields& block) {
+    text_ += media_->take("image", [&] { return take_image(block, *media_); });
     has_any_ = true;
     was_text_ = false;
   }
@@ -48,7 +48,7 @@ class TextBlocks {
         throw bad_request(block.path_of("text"), fmt::format("'{}' is missing", block.path_of("text")));
       add_text(block.string("text"));
     } else if (type == "image") {
-      add_picture(block);
+      add_image(block);
     } else if (type == "document") {
       add_text(media_->take("document", [&] { return document(block); }));
     } else if (type == "search_result" || type == "web_search_result") {
@@ -290,7 +290,7 @@ void read_output_config(Fields& fields, CommonFields& common, RequestTurn& turn)
     if (schema == nullptr) throw bad_request(format.path_of("schema"), "the schema is missing");
     const bool strict = format.boolean("strict", false);
     format.done();
-    set_grammar(common, schema_wish(*schema, strict, format.path_of("schema"), common.warnings));
+    set_grammar(common, schema_request(*schema, strict, format.path_of("schema"), common.warnings));
   };
   read_format(fields, "output_format");
   if (const Json* config = fields.object("output_config")) {
@@ -306,7 +306,7 @@ void read_output_config(Fields& fields, CommonFields& common, RequestTurn& turn)
     turn.reasoning_effort = effort;
 }
 
-class MessageWriter : public AnswerWriter {
+class MessageWriter : public ResponseWriter {
  public:
   MessageWriter(std::string model, bool stream, int n_prompt, std::vector<std::string> stops,
                 ResponseReader reader)
@@ -315,7 +315,7 @@ class MessageWriter : public AnswerWriter {
         stream_(stream),
         n_prompt_(n_prompt),
         stops_(std::move(stops)) {
-    answer_.reader = std::move(reader);
+    response_.reader = std::move(reader);
   }
 
   bool streams() const override { return stream_; }
@@ -335,7 +335,7 @@ class MessageWriter : public AnswerWriter {
 
   void add(int /*choice*/, const Output& chunk, std::string& out) override {
     if (chunk.done) stop_string_ = chunk.stop_string;
-    for (const ResponseEvent& event : answer_.read(chunk, "toolu_"))
+    for (const ResponseEvent& event : response_.read(chunk, "toolu_"))
       if (stream_) tell(event, out);
   }
 
@@ -350,11 +350,11 @@ class MessageWriter : public AnswerWriter {
       return;
     }
     Json content = Json::array();
-    if (!answer_.reasoning.empty())
-      content.push_back({{"type", "thinking"}, {"thinking", answer_.reasoning}, {"signature", ""}});
-    if (!answer_.content.empty() || answer_.calls.empty())
-      content.push_back({{"type", "text"}, {"text", answer_.content}});
-    for (const ToolCall& call : answer_.calls)
+    if (!response_.reasoning.empty())
+      content.push_back({{"type", "thinking"}, {"thinking", response_.reasoning}, {"signature", ""}});
+    if (!response_.content.empty() || response_.calls.empty())
+      content.push_back({{"type", "text"}, {"text", response_.content}});
+    for (const ToolCall& call : response_.calls)
       content.push_back({{"type", "tool_use"},
                          {"id", call.id},
                          {"name", call.name},
@@ -420,12 +420,12 @@ class MessageWriter : public AnswerWriter {
   }
 
   std::string_view stop_reason() const {
-    switch (answer_.stop) {
+    switch (response_.stop) {
       case StopReason::kStopString:
         if (is_clients(stop_string_)) return "stop_sequence";
         [[fallthrough]];
       case StopReason::kEnd:
-        return answer_.has_called() ? "tool_use" : "end_turn";
+        return response_.has_called() ? "tool_use" : "end_turn";
       default:
         return "max_tokens";
     }
@@ -433,11 +433,11 @@ class MessageWriter : public AnswerWriter {
   // The chat format adds stop strings after the client's.
   bool is_clients(int stop) const { return stop >= 0 && stop < static_cast<int>(stops_.size()); }
   Json stop_sequence() const {
-    const bool is_one = answer_.stop == StopReason::kStopString && is_clients(stop_string_);
+    const bool is_one = response_.stop == StopReason::kStopString && is_clients(stop_string_);
     return is_one ? Json(stops_[to_size(stop_string_)]) : Json();
   }
   Json usage_of() const {
-    const CompletionStats& stats = answer_.stats;
+    const CompletionStats& stats = response_.stats;
     return {{"input_tokens", stats.n_prompt - stats.n_cached},
             {"cache_creation_input_tokens", 0},
             {"cache_read_input_tokens", stats.n_cached},
@@ -449,7 +449,7 @@ class MessageWriter : public AnswerWriter {
   const bool stream_;
   const int n_prompt_;
   const std::vector<std::string> stops_;
-  ReadAnswer answer_;
+  ReadResponse response_;
   int stop_string_ = -1;
   std::optional<Kind> open_;
   int n_blocks_ = 0;

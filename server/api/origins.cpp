@@ -59,7 +59,7 @@ ApiError stranger(std::string code, const std::string& message) {
 
 }  // namespace
 
-std::optional<ApiError> refuse_stranger(const HttpRequest& request, const OriginRules& rules) {
+std::optional<ApiError> refuse_foreign_origin(const HttpRequest& request, const OriginRules& rules) {
   if (rules.all) return std::nullopt;
   if (const std::string_view text = request.header("Host"); !text.empty()) {
     const std::optional<Host> host = parse_host(text);
@@ -91,11 +91,11 @@ HttpHeaders cors_headers(const HttpRequest& request, const OriginRules& rules) {
   return headers;
 }
 
-HttpAnswer preflight_answer(const HttpRequest& request) {
+HttpResponse preflight_response(const HttpRequest& request) {
   // Browsers do not include Authorization in "*", and older browsers do not know "*".
   std::string headers(request.header("Access-Control-Request-Headers"));
   if (headers.empty()) headers = "*, Authorization, Content-Type, X-Api-Key, X-Request-Id";
-  HttpAnswer answer{.status = 204};
+  HttpResponse answer{.status = 204};
   answer.headers = {{"Access-Control-Allow-Methods", "GET, HEAD, POST, DELETE, OPTIONS"},
                     {"Access-Control-Allow-Headers", std::move(headers)},
                     {"Access-Control-Max-Age", "86400"},

@@ -23,12 +23,12 @@ struct OriginRules {
 };
 
 /// 403 where the request was sent to an unknown host, or by a page of an unknown origin.
-std::optional<ApiError> refuse_stranger(const HttpRequest& request, const OriginRules& rules);
+std::optional<ApiError> refuse_foreign_origin(const HttpRequest& request, const OriginRules& rules);
 
 /// Headers that let a trusted page read the response, and Vary where it depends on the page.
 HttpHeaders cors_headers(const HttpRequest& request, const OriginRules& rules);
 
 /// The response to OPTIONS, by which a browser asks whether a page may send a request.
-HttpAnswer preflight_answer(const HttpRequest& request);
+HttpResponse preflight_response(const HttpRequest& request);
 
 }  // namespace weft::server

@@ -38,8 +38,8 @@ std::string response_text(const Json& content, const std::string& path, const Fi
     if (type == "input_audio") {
       text += media.take("audio", [&] {
         return part.has("audio_url")
-                   ? media.take_sound_url(part.string("audio_url"), part.path_of("audio_url"))
-                   : media.take_sound(content[i], element(path, i));
+                   ? media.take_audio_url(part.string("audio_url"), part.path_of("audio_url"))
+                   : media.take_audio(content[i], element(path, i));
       });
     } else if (type == "input_image") {
       text += media.take("image", [&] {
@@ -265,7 +265,7 @@ class ItemReader {
   std::vector<ToolChange> changes_;
 };
 
-std::optional<GrammarWish> read_format(Fields& fields, std::vector<std::string>& warnings) {
+std::optional<GrammarRequest> read_format(Fields& fields, std::vector<std::string>& warnings) {
   const Json* text = fields.object("text");
   if (text == nullptr) return std::nullopt;
   Fields inner = fields.within(*text, "text");
@@ -281,15 +281,15 @@ std::optional<GrammarWish> read_format(Fields& fields, std::vector<std::string>&
   format.done();
   if (type == 0) return std::nullopt;
   if (type == 1) {
-    GrammarWish wish = object_wish();
+    GrammarRequest wish = object_request();
     wish.field = "text.format";
     return wish;
   }
   if (schema == nullptr) throw bad_request("text.format.schema", "'text.format.schema' is missing");
-  return schema_wish(*schema, strict, "text.format.schema", warnings);
+  return schema_request(*schema, strict, "text.format.schema", warnings);
 }
 
-class ResponseWriter : public AnswerWriter {
+class ResponsesWriter : public ResponseWriter {
  public:
   /// Stores the complete response. Returns whether it is stored.
   using Keep = std::function<bool(const Json& response)>;
@@ -299,12 +299,12 @@ class ResponseWriter : public AnswerWriter {
     bool seals_reasoning = false;  ///< Reasoning is also sent as "encrypted" content.
   };
   /// `keep` null: the response is not stored.
-  ResponseWriter(Json frame, std::shared_ptr<ServedModel> model, Style style, ReadAnswer answer,
-                 Keep keep = nullptr)
+  ResponsesWriter(Json frame, std::shared_ptr<ServedModel> model, Style style, ReadResponse answer,
+                  Keep keep = nullptr)
       : frame_(std::move(frame)),
         model_(std::move(model)),
         style_(style),
-        answer_(std::move(answer)),
+        response_(std::move(answer)),
         keep_(std::move(keep)) {}
 
   bool streams() const override { return style_.stream; }
@@ -320,22 +320,22 @@ class ResponseWriter : public AnswerWriter {
         if (!model_->tokenizer().is_end(token.id))
           pending_logprobs_.push_back(logprob_json(token, model_->tokenizer()));
     // Logprobs wait with the characters that the reader holds back.
-    for (const ResponseEvent& event : answer_.read(chunk, "call_")) {
+    for (const ResponseEvent& event : response_.read(chunk, "call_")) {
       const bool is_content = event.kind == Kind::kContent;
       add_event_of(event, is_content ? std::exchange(pending_logprobs_, Json::array()) : Json::array(), out);
     }
   }
 
   void finish(std::string& out) override {
-    const bool cut = finish_reason(answer_.stop) == "length";
+    const bool cut = finish_reason(response_.stop) == "length";
     close(out, cut ? "incomplete" : "completed");
     frame_["status"] = cut ? "incomplete" : "completed";
     if (cut) frame_["incomplete_details"] = {{"reason", "max_output_tokens"}};
-    const CompletionStats& stats = answer_.stats;
+    const CompletionStats& stats = response_.stats;
     frame_["usage"] = {{"input_tokens", stats.n_prompt},
                        {"input_tokens_details", {{"cached_tokens", stats.n_cached}}},
                        {"output_tokens", stats.n_generated},
-                       {"output_tokens_details", {{"reasoning_tokens", answer_.n_reasoning}}},
+                       {"output_tokens_details", {{"reasoning_tokens", response_.n_reasoning}}},
                        {"total_tokens", stats.n_prompt + stats.n_generated}};
     if (keep_ && !keep_(frame_)) frame_["store"] = false;
     if (style_.stream) {
@@ -419,7 +419,7 @@ class ResponseWriter : public AnswerWriter {
   const char* text_member() { return is_custom() ? "input" : "arguments"; }
 
   Json call_item(const ResponseEvent& event) const {
-    const RequestTools::Origin tool = answer_.origin_of(event.name);
+    const RequestTools::Origin tool = response_.origin_of(event.name);
     if (tool.is_search)
       return {{"id", make_id("tsc_")}, {"type", "tool_search_call"}, {"status", "in_progress"},
               {"call_id", event.id},   {"execution", "client"},      {"arguments", Json::object()}};
@@ -501,7 +501,7 @@ class ResponseWriter : public AnswerWriter {
   const std::shared_ptr<ServedModel> model_;
   const Style style_;
   Json pending_logprobs_ = Json::array();
-  ReadAnswer answer_;
+  ReadResponse response_;
   const Keep keep_;
   std::optional<Kind> open_;
   std::string arguments_;  ///< Of the search for tools that is open.
@@ -562,8 +562,8 @@ RequestTurn read_response_turn(Fields& fields, MediaTaker& taker) {
 /// In a stream, OpenAI's API reports a prompt that is too long as an event. Agents shorten the conversation
 /// then; a status of 400 ends their turn.
 void send_too_long(Job& job, Json frame, const ApiError& error) {
-  ResponseWriter writer(std::move(frame), job.model, {.stream = true}, {});
-  HttpAnswer answer{.content_type = kEventStream, .headers = stream_headers(job.headers())};
+  ResponsesWriter writer(std::move(frame), job.model, {.stream = true}, {});
+  HttpResponse answer{.content_type = kEventStream, .headers = stream_headers(job.headers())};
   writer.begin(answer.body);
   writer.fail(error, answer.body);
   job.exchange->send(std::move(answer));
@@ -590,13 +590,13 @@ void responses(Job& job) {
 
   MediaTaker taker(job);
   RequestTurn turn = read_response_turn(fields, taker);
-  ReadAnswer answer;
+  ReadResponse answer;
   answer.tools = turn.tools;
   if (auto format = read_format(fields, common.warnings)) set_grammar(common, std::move(*format));
   read_max_tokens(fields, {"max_output_tokens"}, params);
   read_min_tokens(fields, {"max_output_tokens"}, params);
   note_unshown(fields, common);
-  ResponseWriter::Style style{.stream = common.stream, .logprobs = fields.has("top_logprobs")};
+  ResponsesWriter::Style style{.stream = common.stream, .logprobs = fields.has("top_logprobs")};
   for (const std::string& what : fields.strings("include", 64)) {
     if (what == "message.output_text.logprobs")
       style.logprobs = true;
@@ -627,14 +627,14 @@ void responses(Job& job) {
   }
   ChatOrder order = std::move(*made);
   answer.reader = std::move(order.reader);
-  ResponseWriter::Keep keep;
+  ResponsesWriter::Keep keep;
   if (store)
     keep = [responses = job.responses, owner = job.owner,
             input = input_to_store(job.body["input"], continued)](const Json& response) {
       return store_response(*responses, owner, response, input);
     };
-  auto writer = std::make_unique<ResponseWriter>(std::move(frame), job.model, style, std::move(answer),
-                                                 std::move(keep));
+  auto writer = std::make_unique<ResponsesWriter>(std::move(frame), job.model, style, std::move(answer),
+                                                  std::move(keep));
   std::vector<std::vector<Token>> prompts;
   prompts.push_back(std::move(order.prompt));
   submit(job, std::move(prompts), order.params, std::move(writer), slot);

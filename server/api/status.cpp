@@ -7,8 +7,8 @@
 #include <ctime>
 
 #include "api/adapters.h"
-#include "api/answer_json.h"
 #include "api/api.h"
+#include "api/response_json.h"
 #include "observe/live.h"
 #include "observe/metrics.h"
 #include "weft/error.h"
@@ -108,7 +108,7 @@ std::shared_ptr<ServedModel> any_loaded(const ModelPool& models, const HttpReque
 void Api::health(Job& job) {
   const std::vector<ModelState> states = models_->states();
   const ModelState& first = states.front();
-  HttpAnswer answer;
+  HttpResponse answer;
   answer.headers = job.headers();
   answer.status = 503;
   if (leaving_) {

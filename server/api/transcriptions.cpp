@@ -64,11 +64,11 @@ TranscriptOrder read_order(Job& job, bool translate) {
   return order;
 }
 
-Sound read_audio(const Job& job, const std::function<bool(double)>& goes_on) {
+Audio audio_of(const Job& job, const std::function<bool(double)>& goes_on) {
   if (!job.file) throw bad_request("file", "the form has no part 'file'");
   if (job.file->empty()) throw bad_request("file", "the file is empty");
   try {
-    return read_sound(std::as_bytes(std::span(*job.file)), [&] { return goes_on(0.0); });
+    return weft::read_audio(std::as_bytes(std::span(*job.file)), [&] { return goes_on(0.0); });
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kCancelled || error.code() == ErrorCode::kUnavailable) throw;
     throw bad_request("file", error.what());
@@ -83,7 +83,7 @@ void end_request(const Job& job, int status, std::string error = {}) {
   });
 }
 
-void stream_transcript(Job& job, const Transcriber& transcriber, const Sound& sound, TranscriptOrder order) {
+void stream_transcript(Job& job, const Transcriber& transcriber, const Audio& sound, TranscriptOrder order) {
   job.exchange->begin(200, kEventStream, stream_headers(job.headers()));
   bool is_first = true;
   const auto write = [&](const Json& event) {
@@ -136,7 +136,7 @@ void transcribe_audio(Job& job, bool translate) {
     if (model->stopped()) throw Error(ErrorCode::kUnavailable, "the server is shutting down");
     return !exchange->closed();
   };
-  const Sound sound = read_audio(job, order.params.goes_on);
+  const Audio sound = audio_of(job, order.params.goes_on);
   job.file.reset();
   if (order.stream) return stream_transcript(job, *transcriber, sound, std::move(order));
   const Transcript transcript = transcriber->transcribe(sound, order.params);

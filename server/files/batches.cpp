@@ -29,7 +29,7 @@ constexpr std::chrono::milliseconds kLongestPause{10000};
 /// Tries of a request while its model cannot be used. An overloaded server gets it again without a limit.
 constexpr int kMostTries = 5;
 
-std::string_view answer_header(const HttpAnswer& answer, std::string_view name) {
+std::string_view response_header(const HttpResponse& answer, std::string_view name) {
   for (const auto& [own, value] : answer.headers)
     if (own == name) return value;
   return {};
@@ -48,8 +48,8 @@ BatchStatus ending_status(const Batch& batch) {
 }
 
 /// The time after which the request is sent again; nullopt: the response is its result.
-std::optional<std::chrono::milliseconds> retry_time(const HttpAnswer& answer, int n_tries) {
-  const std::string_view text = answer_header(answer, "Retry-After-Ms");
+std::optional<std::chrono::milliseconds> retry_time(const HttpResponse& answer, int n_tries) {
+  const std::string_view text = response_header(answer, "Retry-After-Ms");
   if (text.empty() || (!answer.is_overload && n_tries >= kMostTries)) return std::nullopt;
   std::int64_t ms = 1000;
   std::from_chars(text.data(), text.data() + text.size(), ms);
@@ -57,12 +57,12 @@ std::optional<std::chrono::milliseconds> retry_time(const HttpAnswer& answer, in
 }
 
 /// The line of a result, as OpenAI has it. The body is JSON already.
-std::string result_line(const std::string& custom_id, const HttpAnswer& answer) {
+std::string result_line(const std::string& custom_id, const HttpResponse& answer) {
   const std::string body = answer.body.empty() ? "null" : answer.body;
   std::string line = fmt::format(
       R"({{"id":"{}","custom_id":{},"response":{{"status_code":{},"request_id":{},"body":{}}},"error":null}})",
       make_id("batch_req_"), json_text(custom_id), answer.status,
-      json_text(answer_header(answer, "X-Request-Id")), body);
+      json_text(response_header(answer, "X-Request-Id")), body);
   std::replace(line.begin(), line.end(), '\n', ' ');  // JSON has line breaks between values only.
   return line;
 }
@@ -131,7 +131,7 @@ struct Batches::Active {
 struct Batches::Result {
   std::string id;  ///< Of the batch.
   std::size_t index = 0;
-  HttpAnswer answer;
+  HttpResponse answer;
 };
 
 Batches::Batches(FileStore& store, FileNotes note) : store_(store), note_(std::move(note)) { load(); }
@@ -420,7 +420,7 @@ void Batches::take(Result result) {
   }
 }
 
-void Batches::add_result(Active& active, std::size_t index, const HttpAnswer& answer) {
+void Batches::add_result(Active& active, std::size_t index, const HttpResponse& answer) {
   const bool completed = answer.status / 100 == 2;
   const auto given_out = active.given_out.extract(index);
   active.n_tries.erase(index);
@@ -459,7 +459,7 @@ void Batches::give_out() {
 void Batches::give_out_one(Active& active) {
   const std::size_t index = *active.next_request();
   BatchLine line = active.input.line(index);
-  const auto done = [this, id = active.batch.id, index](HttpAnswer answer) {
+  const auto done = [this, id = active.batch.id, index](HttpResponse answer) {
     {
       const std::lock_guard lock(mutex_);
       if (!stopping_) results_.push_back({id, index, std::move(answer)});

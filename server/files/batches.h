@@ -90,7 +90,7 @@ class Batches {
   void begin_new();
   void begin(const Batch& batch);
   void take(Result result);
-  void add_result(Active& active, std::size_t index, const HttpAnswer& answer);
+  void add_result(Active& active, std::size_t index, const HttpResponse& answer);
   std::size_t n_given_out() const;
   void give_out();
   void give_out_one(Active& active);

@@ -7,19 +7,19 @@
 namespace weft::server {
 
 LineExchange::LineExchange(std::string path, std::string body, Post post,
-                           std::function<void(HttpAnswer)> done)
+                           std::function<void(HttpResponse)> done)
     : request_{.method = "POST", .path = std::move(path), .body = std::move(body)},
       post_(std::move(post)),
       done_(std::move(done)) {}
 
 LineExchange::~LineExchange() {
   if (done_)
-    done_(error_answer({500, "server_error", "internal_error", "", "the server failed to respond"},
-                       ErrorShape::kOpenAi));
+    done_(error_response({500, "server_error", "internal_error", "", "the server failed to respond"},
+                         ErrorShape::kOpenAi));
 }
 
-void LineExchange::send(HttpAnswer answer) {
-  std::function<void(HttpAnswer)> done;
+void LineExchange::send(HttpResponse answer) {
+  std::function<void(HttpResponse)> done;
   std::function<void()> dropped;  // Freed without the lock: it may hold this exchange.
   {
     const std::lock_guard lock(mutex_);
@@ -30,7 +30,7 @@ void LineExchange::send(HttpAnswer answer) {
 }
 
 void LineExchange::begin(int, std::string, HttpHeaders) {
-  send(error_answer(bad_request("stream", "requests of a batch cannot be streamed"), ErrorShape::kOpenAi));
+  send(error_response(bad_request("stream", "requests of a batch cannot be streamed"), ErrorShape::kOpenAi));
 }
 
 void LineExchange::on_closed(std::function<void()> call) {
@@ -43,7 +43,7 @@ void LineExchange::on_closed(std::function<void()> call) {
 }
 
 void LineExchange::cancel() {
-  std::function<void(HttpAnswer)> dropped;
+  std::function<void(HttpResponse)> dropped;
   const std::lock_guard lock(mutex_);
   dropped = std::exchange(done_, nullptr);
   if (dropped == nullptr) return;

@@ -15,12 +15,12 @@ class LineExchange final : public Exchange {
   /// Runs a call on the HTTP server's thread.
   using Post = std::function<void(std::function<void()>)>;
   /// `done` gets the response once, on any thread, unless cancel() comes first. It must not block.
-  LineExchange(std::string path, std::string body, Post post, std::function<void(HttpAnswer)> done);
+  LineExchange(std::string path, std::string body, Post post, std::function<void(HttpResponse)> done);
   /// Without a response, `done` gets a 500.
   ~LineExchange() override;
 
   const HttpRequest& request() const override { return request_; }
-  void send(HttpAnswer answer) override;
+  void send(HttpResponse answer) override;
   /// Batches have no streams: `done` gets a 400.
   void begin(int status, std::string content_type, HttpHeaders headers) override;
   void write(std::string) override {}
@@ -39,7 +39,7 @@ class LineExchange final : public Exchange {
   const HttpRequest request_;
   const Post post_;
   std::mutex mutex_;
-  std::function<void(HttpAnswer)> done_;  ///< Empty once it was called, or after cancel().
+  std::function<void(HttpResponse)> done_;  ///< Empty once it was called, or after cancel().
   std::function<void()> on_closed_;
   std::atomic<bool> closed_ = false;
 };

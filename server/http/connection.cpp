@@ -27,7 +27,7 @@ bool must_wait(const error_code& error) {
 
 }  // namespace
 
-HttpAnswer Shared::error_answer(int status, std::string_view reason) const {
+HttpResponse Shared::error_response(int status, std::string_view reason) const {
   if (params.error_body) return {.status = status, .body = params.error_body(status, reason)};
   return {.status = status, .body = std::string(reason) + "\n", .content_type = "text/plain"};
 }
@@ -88,7 +88,7 @@ void Connection::cancel() {
 }
 
 void Connection::wake_if_idle() {
-  if (!busy_ && !answer_ && !closing_) cancel();
+  if (!busy_ && !response_ && !closing_) cancel();
 }
 
 void Connection::set_deadline(Clock::duration time) {
@@ -102,7 +102,7 @@ void Connection::set_busy(bool busy) {
 }
 
 void Connection::lost() {
-  const auto answer = std::exchange(answer_, nullptr);
+  const auto answer = std::exchange(response_, nullptr);
   set_busy(false);
   closing_ = true;
   channel_.close();
@@ -113,7 +113,7 @@ void Connection::lost() {
 }
 
 void Connection::sweep(Clock::time_point now) {
-  if (answer_) {
+  if (response_) {
     pollfd end{channel_.socket().native_handle(), POLLRDHUP, 0};
     if (writing_ && now > write_deadline_) {
       lost();
@@ -154,7 +154,7 @@ asio::awaitable<bool> Connection::read_request() {
   if (!has_head) co_return false;
   const bool has_body = co_await read_body();
   if (!has_body) co_return false;
-  start_answer();
+  start_response();
   co_return true;
 }
 
@@ -294,7 +294,7 @@ asio::awaitable<void> Connection::refuse(Refusal refusal) {
   closing_ = true;
   set_deadline(kLinger);
   note_refusal(refusal);
-  const HttpAnswer answer = shared_.error_answer(refusal.status, refusal.reason);
+  const HttpResponse answer = shared_.error_response(refusal.status, refusal.reason);
   HttpHeaders own;
   if (params().headers_for) call_guarded([&] { own = params().headers_for(request_); });
   const std::string text = head_text({.status = answer.status,
@@ -348,34 +348,35 @@ void Connection::take_head() {
   if (params().headers_for) terms_.headers = params().headers_for(request_);
 }
 
-void Connection::start_answer() {
+void Connection::start_response() {
   HeldBody::value_type& body = parser_->get().body();
   request_.body = std::move(body.text);
-  answer_ = std::make_shared<Answer>(std::move(request_), std::move(body.share), terms_, shared_.mailbox);
-  answer_->set_sender(this);
+  response_ =
+      std::make_shared<ActiveResponse>(std::move(request_), std::move(body.share), terms_, shared_.mailbox);
+  response_->set_sender(this);
   parser_.reset();
   request_ = {};
   ++shared_.n_requests;
   is_first_ = false;
   // Links of the page are relative to the prefix with its slash.
-  if (redirects_) return answer_->send({.status = 308, .headers = {{"Location", params().prefix + "/"}}});
+  if (redirects_) return response_->send({.status = 308, .headers = {{"Location", params().prefix + "/"}}});
   try {
-    shared_.handler(make_exchange(answer_));
+    shared_.handler(make_exchange(response_));
   } catch (const std::exception&) {
-    answer_->let_go();
+    response_->let_go();
   }
 }
 
 /// The client has closed its side. Whether it still listens is known once something has been sent.
 void Connection::end_input() {
   if (std::exchange(input_ended_, true)) return;
-  if (!answer_->ended() && !answer_->probe()) lost();
+  if (!response_->ended() && !response_->probe()) lost();
 }
 
 /// Reads while the response is under way, to notice that the client goes, even if the response waits.
 asio::awaitable<void> Connection::watch_client() {
   input_ended_ = false;
-  while (answer_) {
+  while (response_) {
     input_full_ = buffer_.size() >= params().header_bytes;
     const auto what = input_full_ || input_ended_ ? Socket::wait_error : channel_.read_wait();
     error_code error;
@@ -383,7 +384,7 @@ asio::awaitable<void> Connection::watch_client() {
       const auto waited = co_await channel_.socket().async_wait(what, kAwait);
       error = std::get<0>(waited);
     }
-    if (!answer_) break;
+    if (!response_) break;
     if (error) continue;
     if (what == Socket::wait_error) {
       lost();
@@ -402,7 +403,7 @@ asio::awaitable<void> Connection::watch_client() {
 
 void Connection::flush() {
   try {
-    while (answer_ && !writing_ && send_written()) {
+    while (response_ && !writing_ && send_written()) {
     }
   } catch (const std::exception&) {
     lost();
@@ -414,17 +415,17 @@ bool Connection::send_written() {
   if (n_sent_ == sending_.size()) {
     sending_.clear();
     n_sent_ = 0;
-    next_ = answer_->take(sending_);
-    if (next_ == Answer::Next::kUnasked) {
-      answer_->send(shared_.error_answer(500, "the server failed to respond"));
-      next_ = answer_->take(sending_);
+    next_ = response_->take(sending_);
+    if (next_ == ActiveResponse::Next::kUnasked) {
+      response_->send(shared_.error_response(500, "the server failed to respond"));
+      next_ = response_->take(sending_);
     }
   }
   if (!sending_.empty()) {
     write_some();
     return true;
   }
-  if (next_ != Answer::Next::kMore) finish_answer();
+  if (next_ != ActiveResponse::Next::kMore) finish_response();
   return false;
 }
 
@@ -434,25 +435,25 @@ void Connection::write_some() {
       channel_.write_some(asio::buffer(asio::buffer(sending_) + n_sent_, kWriteBytes), error);
   if (error && !must_wait(error)) return lost();
   n_sent_ += size;
-  if (size > 0) answer_->sent(size);
+  if (size > 0) response_->sent(size);
   if (n_sent_ == sending_.size()) return;
   writing_ = true;
   write_deadline_ = Clock::now() + params().write_timeout;
   channel_.socket().async_wait(channel_.write_wait(), [self = shared_from_this()](const error_code& failed) {
     self->writing_ = false;
-    if (failed && self->answer_) self->lost();
+    if (failed && self->response_) self->lost();
     self->flush();
   });
 }
 
-void Connection::finish_answer() {
-  const auto answer = std::exchange(answer_, nullptr);
+void Connection::finish_response() {
+  const auto answer = std::exchange(response_, nullptr);
   answer->set_sender(nullptr);
   answer->finish();
   sending_ = {};
   n_sent_ = 0;
   set_busy(false);
-  if (next_ == Answer::Next::kClose) closing_ = true;
+  if (next_ == ActiveResponse::Next::kClose) closing_ = true;
   cancel();  // Wakes the reader, which then sees that the response is done.
 }
 

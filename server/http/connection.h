@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "http/answer.h"
+#include "http/active_response.h"
 #include "http/channel.h"
 #include "http/request_parser.h"
 
@@ -32,12 +32,12 @@ struct Shared {
   std::atomic<int> n_open = 0, n_busy = 0;
   std::atomic<std::int64_t> n_accepted = 0, n_requests = 0, n_malformed = 0, n_refused = 0;
 
-  HttpAnswer error_answer(int status, std::string_view reason) const;
+  HttpResponse error_response(int status, std::string_view reason) const;
 };
 
 /// One client. A coroutine (serve) reads requests. While a response is under way, it watches whether the
 /// client is still there. Calls (flush) write responses as their bytes come.
-class Connection final : public std::enable_shared_from_this<Connection>, public AnswerSender {
+class Connection final : public std::enable_shared_from_this<Connection>, public ResponseSender {
  public:
   /// With a `refusal` the connection sends it with status 503 and closes.
   Connection(Shared& shared, Socket socket, std::string refusal);
@@ -74,10 +74,10 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   void note_refusal(const Refusal& refusal);
   void end_input();
   void take_head();
-  void start_answer();
+  void start_response();
   bool send_written();
   void write_some();
-  void finish_answer();
+  void finish_response();
 
   Shared& shared_;
   Channel channel_;
@@ -90,9 +90,9 @@ class Connection final : public std::enable_shared_from_this<Connection>, public
   bool waits_for_sink_ = false;     ///< The sink has not taken the last piece.
   asio::steady_timer piece_taken_;  ///< Never expires: it is cancelled to wake the reader.
   HttpRequest request_;
-  AnswerTerms terms_;
-  std::shared_ptr<Answer> answer_;  ///< Under way.
-  Answer::Next next_ = Answer::Next::kMore;
+  ResponseTerms terms_;
+  std::shared_ptr<ActiveResponse> response_;  ///< Under way.
+  ActiveResponse::Next next_ = ActiveResponse::Next::kMore;
   std::string sending_;
   std::size_t n_sent_ = 0;  ///< Of sending_.
   bool is_first_ = true;    ///< No request has come yet.

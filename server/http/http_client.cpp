@@ -125,11 +125,11 @@ struct Job {
 };
 
 /// Parses the response of a job, piece by piece.
-class AnswerParser {
+class ResponseParser {
  public:
-  AnswerParser(Job& job, const HttpClientParams& params) : job_(job), params_(params) { renew(); }
-  AnswerParser(const AnswerParser&) = delete;
-  AnswerParser& operator=(const AnswerParser&) = delete;
+  ResponseParser(Job& job, const HttpClientParams& params) : job_(job), params_(params) { renew(); }
+  ResponseParser(const ResponseParser&) = delete;
+  ResponseParser& operator=(const ResponseParser&) = delete;
 
   /// Takes the bytes in the buffer. False if the response is complete or has failed.
   bool take(boost::beast::flat_buffer& buffer) {
@@ -169,7 +169,7 @@ class AnswerParser {
     };
   }
   void tell_head() {
-    if (std::exchange(told_, true) || !job_.call.on_head) return;
+    if (std::exchange(reported_, true) || !job_.call.on_head) return;
     HttpHeaders headers;
     for (const auto& field : parser_->get())
       headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
@@ -179,7 +179,7 @@ class AnswerParser {
   Job& job_;
   const HttpClientParams& params_;
   std::optional<Parser> parser_;
-  bool told_ = false;
+  bool reported_ = false;
 };
 
 std::vector<Protocol::endpoint> find_addresses(const HttpUrl& url) {
@@ -342,7 +342,7 @@ asio::awaitable<bool> HttpClient::Impl::exchange(Job& job) {
   const Moved written = co_await connection.write(asio::buffer(text));
   // A server may respond and close before it has read the whole request: its response counts.
   const error_code write_error = std::get<0>(written);
-  AnswerParser parser(job, params);
+  ResponseParser parser(job, params);
   for (;;) {
     const bool more = parser.take(connection.buffer);
     if (!more) co_return parser.may_reuse() && connection.buffer.size() == 0;

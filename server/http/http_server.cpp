@@ -236,7 +236,7 @@ void Server::start_sweeping() {
 void Server::open_mail() {
   Mailbox::Mail mail = shared_.mailbox->take();
   for (const auto& answer : mail.answers) {
-    AnswerSender* const sender = answer->sender();
+    ResponseSender* const sender = answer->sender();
     if (sender != nullptr) sender->flush();
   }
   for (const auto& call : mail.calls) call_guarded(call);

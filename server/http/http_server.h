@@ -56,7 +56,7 @@ struct HttpRequest {
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
-struct HttpAnswer {
+struct HttpResponse {
   int status = 200;
   std::string body = {};
   std::string content_type = "application/json";
@@ -72,7 +72,7 @@ class Exchange {
   virtual ~Exchange() = default;
   virtual const HttpRequest& request() const = 0;
 
-  virtual void send(HttpAnswer answer) = 0;
+  virtual void send(HttpResponse answer) = 0;
   /// A streamed response: head first, then pieces, then the end. abort() instead of end() closes the
   /// connection without the end of the body.
   virtual void begin(int status, std::string content_type, HttpHeaders headers = {}) = 0;

@@ -146,7 +146,7 @@ std::string_view status_text(int status) {
   return {};
 }
 
-std::string head_text(const AnswerHead& head) {
+std::string head_text(const ResponseHead& head) {
   std::string text = "HTTP/1.1 " + std::to_string(head.status) + " ";
   text.append(status_text(head.status)).append("\r\n");
   add_header(text, "Date", http_date(std::time(nullptr)));

@@ -32,7 +32,7 @@ enum class Framing {
   kClose,   ///< The end of the connection.
   kNone,    ///< Without a body and its headers (204, 304).
 };
-struct AnswerHead {
+struct ResponseHead {
   int status = 200;
   std::string_view content_type;
   const HttpHeaders* headers = nullptr;
@@ -46,7 +46,7 @@ struct AnswerHead {
 /// The status line and the headers with the empty line. The server itself writes the headers that frame the
 /// body. Such headers, and headers with invalid names, are left out of `headers`. Control characters in
 /// values become spaces.
-std::string head_text(const AnswerHead& head);
+std::string head_text(const ResponseHead& head);
 
 /// "Not Found", or "" for a status that has no name.
 std::string_view status_text(int status);

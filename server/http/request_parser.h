@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "http/answer.h"
+#include "http/active_response.h"
 #include "http/http_text.h"
 
 namespace weft::server {

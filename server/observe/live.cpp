@@ -4,7 +4,7 @@
 #include <chrono>
 #include <vector>
 
-#include "api/answer_json.h"
+#include "api/response_json.h"
 #include "base/to_size.h"
 
 namespace weft::server {

@@ -67,7 +67,7 @@ struct AudioModel::Impl {
             .n_mels = hparams.n_mels,
             .n_layers = hparams.n_layers,
             .max_rows = hparams.n_rows(),
-            .part_seconds = static_cast<double>(part_samples()) / Sound::kSampleRate};
+            .part_seconds = static_cast<double>(part_samples()) / Audio::kSampleRate};
   }
 
   std::size_t part_samples() const { return to_size(hparams.n_frames()) * audio::kHop; }
@@ -147,13 +147,13 @@ std::int64_t AudioModel::n_found() const {
   return impl_->n_found;
 }
 
-std::shared_ptr<const EncodedMedia> AudioModel::encode(const Sound& sound,
+std::shared_ptr<const EncodedMedia> AudioModel::encode(const Audio& sound,
                                                        const std::function<bool()>& goes_on) const {
   const std::vector<float>& samples = sound.samples;
-  if (samples.empty() || std::ssize(samples) > Sound::kMaxSamples ||
+  if (samples.empty() || std::ssize(samples) > Audio::kMaxSamples ||
       !std::all_of(samples.begin(), samples.end(), [](float x) { return std::isfinite(x); }))
     throw Error(ErrorCode::kInvalidArgument,
-                "an audio clip must have 1 to " + std::to_string(Sound::kMaxSamples) +
+                "an audio clip must have 1 to " + std::to_string(Audio::kMaxSamples) +
                     " finite samples; this one has " + std::to_string(samples.size()));
   const auto bytes = std::as_bytes(std::span(samples));
   const std::scoped_lock lock(impl_->mutex);

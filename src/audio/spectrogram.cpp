@@ -51,7 +51,7 @@ double frequency(double mel) {
 
 /// Triangles from one mel to the one after the next, each of the same area.
 std::vector<float> make_filters(int n_mels) {
-  constexpr double kHighest = Sound::kSampleRate / 2.0;
+  constexpr double kHighest = Audio::kSampleRate / 2.0;
   const double highest_mel = kKnee + std::log(kHighest / 1000.0) / kStep;
   const auto edge = [&](int i) { return frequency(highest_mel * i / (n_mels + 1)); };
   std::vector<float> filters;
@@ -59,7 +59,7 @@ std::vector<float> make_filters(int n_mels) {
   for (int m = 0; m < n_mels; ++m) {
     const double low = edge(m), peak = edge(m + 1), high = edge(m + 2);
     for (int k = 0; k < kBins; ++k) {
-      const double hz = static_cast<double>(k) * Sound::kSampleRate / kFrame;
+      const double hz = static_cast<double>(k) * Audio::kSampleRate / kFrame;
       const double height = std::min((hz - low) / (peak - low), (high - hz) / (high - peak));
       filters.push_back(static_cast<float>(std::max(0.0, height) * 2.0 / (high - low)));
     }

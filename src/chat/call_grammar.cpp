@@ -253,10 +253,10 @@ class CallGrammar {
 };
 
 /// Grammars of whole responses.
-class AnswerGrammar {
+class ResponseGrammar {
  public:
-  AnswerGrammar(const Format& format, const std::vector<Tool>& tools, const ChatTurn& turn,
-                ReasoningState reasoning, std::vector<std::string>& warnings)
+  ResponseGrammar(const Format& format, const std::vector<Tool>& tools, const ChatTurn& turn,
+                  ReasoningState reasoning, std::vector<std::string>& warnings)
       : format_(format),
         tools_(tools),
         turn_(turn),
@@ -352,10 +352,10 @@ class AnswerGrammar {
 
 }  // namespace
 
-std::optional<Grammar> answer_grammar(const Format& format, const std::vector<Tool>& tools,
-                                      const ChatTurn& turn, ReasoningState reasoning,
-                                      std::vector<std::string>& warnings) {
-  AnswerGrammar grammar(format, tools, turn, reasoning, warnings);
+std::optional<Grammar> response_grammar(const Format& format, const std::vector<Tool>& tools,
+                                        const ChatTurn& turn, ReasoningState reasoning,
+                                        std::vector<std::string>& warnings) {
+  ResponseGrammar grammar(format, tools, turn, reasoning, warnings);
   if (turn.tool_choice == ToolChoice::kRequired || turn.tool_choice == ToolChoice::kNamed) {
     return grammar.behind_reasoning(grammar.calls(false, grammar.most_calls()));
   }
@@ -371,7 +371,7 @@ std::optional<Grammar> answer_grammar(const Format& format, const std::vector<To
   for (Tool& tool : held) {
     if (!tool.strict) tool = {.name = tool.name, .index = tool.index};
   }
-  AnswerGrammar strict(format, held, turn, reasoning, warnings);
+  ResponseGrammar strict(format, held, turn, reasoning, warnings);
   return strict.behind_reasoning(strict.free_with_calls());
 }
 

@@ -15,8 +15,8 @@ enum class ReasoningState { kNone, kPossible, kOpen };
 /// Returns the grammar of a response, or nullopt if it is not constrained. The response may call `tools`.
 /// Keywords of schemas that are not strict and cannot be enforced are appended to `warnings`. Throws
 /// ToolSchemaError for such keywords of strict functions.
-std::optional<Grammar> answer_grammar(const Format& format, const std::vector<Tool>& tools,
-                                      const ChatTurn& turn, ReasoningState reasoning,
-                                      std::vector<std::string>& warnings);
+std::optional<Grammar> response_grammar(const Format& format, const std::vector<Tool>& tools,
+                                        const ChatTurn& turn, ReasoningState reasoning,
+                                        std::vector<std::string>& warnings);
 
 }  // namespace weft::chat

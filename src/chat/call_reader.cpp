@@ -117,7 +117,7 @@ Progress ObjectCall::read(Input& input, const CallContext& context, CallEvents& 
   while (progress == Progress::kMore && !input.empty()) {
     progress = step(input.text[input.at], input, context, out);
   }
-  if (progress != Progress::kDone && streams_ && told_) tell_arguments(out);
+  if (progress != Progress::kDone && streams_ && reported_) tell_arguments(out);
   return progress == Progress::kMore && input.ended ? Progress::kFailed : progress;
 }
 
@@ -184,9 +184,9 @@ bool ObjectCall::value_ended(const CallContext& context) {
 void ObjectCall::tell_arguments(CallEvents& out) {
   if (name_.empty() || !has_arguments_) return;
   // A brace alone may still be the beginning of something else.
-  if (streams_ && !told_ && arguments_.empty() && trimmed(value_).size() < 2) return;
-  if (!told_) out.begin(name_, id_);
-  told_ = true;
+  if (streams_ && !reported_ && arguments_.empty() && trimmed(value_).size() < 2) return;
+  if (!reported_) out.begin(name_, id_);
+  reported_ = true;
   out.arguments(arguments_);
   arguments_.clear();
   if (streams_) tell_object(scanner_, value_, out);
@@ -261,12 +261,12 @@ Progress ObjectCall::step(char c, Input& input, const CallContext& context, Call
         return step == Step::kDone ? fail_unless(key_ended(*context.format)) : Progress::kMore;
       }
       if (field_ == Field::kOther) value_.clear();
-      if (streams_ && !told_ && !name_.empty()) tell_arguments(out);
+      if (streams_ && !reported_ && !name_.empty()) tell_arguments(out);
       if (step == Step::kMore) return Progress::kMore;
       if (!value_ended(context)) return Progress::kFailed;
       if (streams_) {
         // Arguments that came before the name wait for it.
-        if (!told_) arguments_ = std::exchange(value_, {});
+        if (!reported_) arguments_ = std::exchange(value_, {});
         tell_arguments(out);
         streams_ = false;
       }
@@ -334,8 +334,8 @@ Progress NamedCall::read(Input& input, const CallContext& context, CallEvents& o
   Progress progress = Progress::kMore;
   while (progress == Progress::kMore && !input.empty()) {
     const char c = input.text[input.at];
-    if (object_.empty() && !told_ && c != '{' && !is_space(c)) return Progress::kFailed;
-    if (object_.empty() && !told_ && is_space(c)) {
+    if (object_.empty() && !reported_ && c != '{' && !is_space(c)) return Progress::kFailed;
+    if (object_.empty() && !reported_ && is_space(c)) {
       ++input.at;
       continue;
     }
@@ -348,11 +348,11 @@ Progress NamedCall::read(Input& input, const CallContext& context, CallEvents& o
     }
   }
   // A brace alone may still be the beginning of something else.
-  if (!told_ && trimmed(object_).size() > 1) {
+  if (!reported_ && trimmed(object_).size() > 1) {
     out.begin(name_, id_);
-    told_ = true;
+    reported_ = true;
   }
-  if (told_) tell_object(scanner_, object_, out);
+  if (reported_) tell_object(scanner_, object_, out);
   if (progress == Progress::kDone) out.end();
   return progress == Progress::kMore && input.ended ? Progress::kFailed : progress;
 }

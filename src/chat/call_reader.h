@@ -76,7 +76,7 @@ class ObjectCall {
   std::string name_ = {}, id_ = {};
   bool has_arguments_ = false;
   bool streams_ = false;  ///< The value that is being read is the arguments' object.
-  bool told_ = false;
+  bool reported_ = false;
 };
 
 /// A name, a tag and the arguments as a JSON object.
@@ -94,7 +94,7 @@ class NamedCall {
   std::string header_ = {};
   std::string name_ = {}, id_ = {};
   bool in_header_ = true;
-  bool told_ = false;
+  bool reported_ = false;
   JsonScanner scanner_ = {};
   std::string object_ = {};  ///< The part of the arguments that is not reported yet.
 };

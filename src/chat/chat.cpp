@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "chat/abilities.h"
-#include "chat/answer_state.h"
 #include "chat/call_grammar.h"
 #include "chat/derived_format.h"
 #include "chat/divergences.h"
 #include "chat/messages.h"
+#include "chat/reader_state.h"
 #include "chat/reasoning_limit.h"
 #include "chat/request_json.h"
 #include "text/named_templates.h"
@@ -232,9 +232,9 @@ ChatOpening Chat::open(const ChatTurn& turn) const {
                              ? chat::ReasoningState::kPossible
                              : chat::ReasoningState::kNone;
   if (!continues)
-    opening.grammar = chat::answer_grammar(impl.format, callable, turn, reasoning, opening.warnings);
-  chat::AnswerState answer(
-      std::make_shared<const chat::AnswerFormat>(impl.format, std::move(tools), calls, reasons));
+    opening.grammar = chat::response_grammar(impl.format, callable, turn, reasoning, opening.warnings);
+  chat::ReaderState answer(
+      std::make_shared<const chat::ResponseFormat>(impl.format, std::move(tools), calls, reasons));
   const bool is_off = turn.reasoning_effort == "none";
   if (const int budget = is_off ? std::max(turn.reasoning_budget, 0) : turn.reasoning_budget; budget >= 0)
     if (chat::ReasoningEnd end = chat::reasoning_end(impl.format, turn.reasoning_budget_message);

@@ -6,9 +6,9 @@
 
 #include "base/json.h"
 #include "base/to_size.h"
-#include "chat/answer_state.h"
 #include "chat/json_scanner.h"
 #include "chat/messages.h"
+#include "chat/reader_state.h"
 
 namespace weft::chat {
 
@@ -246,11 +246,11 @@ std::optional<WrittenCalls> write_probe_calls(const ChatTemplate& chat_template,
 }
 
 bool reads_back(const Format& format, const WrittenCalls& written) {
-  const auto answer_format = std::make_shared<const AnswerFormat>(
+  const auto response_format = std::make_shared<const ResponseFormat>(
       format, std::vector<Tool>{probe_tool(kFirst), probe_tool(kSecond)}, true, false);
   for (const bool both : {false, true}) {
     if (both && written.two.empty()) break;
-    AnswerState state(answer_format);
+    ReaderState state(response_format);
     std::vector<ResponseEvent> events = state.read(both ? written.two : written.one, false);
     for (ResponseEvent& event : state.read({}, true)) events.push_back(std::move(event));
     std::vector<std::string> calls;

@@ -77,7 +77,7 @@ int missing_after(std::string_view bytes, int missing) {
 class LimitedReasoning final : public TokenConstraint {
  public:
   LimitedReasoning(const Tokenizer& tokenizer, std::shared_ptr<const ClosingTokens> closing,
-                   AnswerState answer, int budget, std::unique_ptr<TokenConstraint> inner)
+                   ReaderState answer, int budget, std::unique_ptr<TokenConstraint> inner)
       : tokenizer_(tokenizer),
         closing_(std::move(closing)),
         inner_(std::move(inner)),
@@ -120,7 +120,7 @@ class LimitedReasoning final : public TokenConstraint {
 
  private:
   struct Place {
-    AnswerState answer;
+    ReaderState answer;
     int n_left = 0;                ///< Tokens of reasoning that may follow.
     int n_undecided = 0;           ///< The last tokens, which may begin a closing tag.
     int n_missing = 0;             ///< Bytes that the last character lacks.

@@ -2,8 +2,8 @@
 // What a limit of reasoning knows of its response.
 #include <string>
 
-#include "chat/answer_state.h"
 #include "chat/format.h"
+#include "chat/reader_state.h"
 #include "weft/chat.h"
 
 namespace weft::chat {
@@ -23,7 +23,7 @@ ReasoningEnd reasoning_end(const Format& format, const std::string& message);
 namespace weft {
 
 struct ReasoningLimit::State {
-  chat::AnswerState answer;  ///< At the beginning of the response.
+  chat::ReaderState answer;  ///< At the beginning of the response.
   int budget = 0;            ///< At least 0.
   chat::ReasoningEnd end = {};
 };

@@ -130,7 +130,7 @@ class VisionPlanner {
       : family_(family),
         vision_(vision_of(json), family.defaults),
         whole_(json, "{}"),
-        pictures_(pictures),
+        images_(pictures),
         type_(type),
         file_(file) {
     taps_ = numbers("deepstack_visual_indexes");
@@ -210,7 +210,7 @@ class VisionPlanner {
   }
 
   std::vector<float> of_colours(const char* name) const {
-    const Json* const list = find(pictures_, name);
+    const Json* const list = find(images_, name);
     if (list == nullptr) {  // OpenAI CLIP's for Pixtral and Qwen before 3, otherwise SigLIP's.
       if (!is_qwen() && !is(VisionKind::kPixtral)) return {0.5f, 0.5f, 0.5f};
       if (is(VisionKind::kQwen3)) return {0.5f, 0.5f, 0.5f};
@@ -267,7 +267,7 @@ class VisionPlanner {
       set("projector.scale_factor", as_u32(side / patch / across));
     } else if (is(VisionKind::kIdefics3)) {
       set("projector.scale_factor", as_u32(whole_.get_int({"scale_factor"}).value_or(2)));
-      if (const Json* const size = find(pictures_, "size"))
+      if (const Json* const size = find(images_, "size"))
         if (const Json* const longest = find(*size, "longest_edge");
             longest != nullptr && longest->is_number_unsigned() && *longest <= 1 << 16)
           set("preproc_image_size", as_u32(longest->get<std::int64_t>()));
@@ -407,7 +407,7 @@ class VisionPlanner {
 
   const VisionFamily& family_;
   const Config vision_, whole_;
-  const Json& pictures_;
+  const Json& images_;
   const DType type_;
   GgufWriter& file_;
   std::vector<std::int64_t> taps_;  ///< Layers whose rows the language model gets, too.

@@ -41,7 +41,7 @@ namespace weft {
 MediaKinds media_kinds(const std::filesystem::path& path) {
   const gguf::File file = gguf::File::open(path);
   const MediaKinds kinds = {encoders::has_encoder(file, "vision"), encoders::has_encoder(file, "audio")};
-  if (!kinds.pictures && !kinds.sounds)
+  if (!kinds.images && !kinds.audio)
     throw Error(ErrorCode::kUnsupported, path.string() +
                                              " has no image or audio encoder; give the model's mmproj file, "
                                              "which 'weft convert --mmproj' or llama.cpp's converter writes");

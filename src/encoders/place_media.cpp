@@ -68,7 +68,7 @@ class Writer {
 
 }  // namespace
 
-std::string make_media_mark() {
+std::string make_media_marker() {
   std::random_device random;
   std::string text = "[media";
   for (int i = 0; i < 2; ++i) text += " " + hexadecimal(std::uint64_t{random()} << 32 | random());

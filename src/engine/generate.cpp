@@ -102,13 +102,13 @@ class Generator {
     return status == DecodeStatus::kOk || stopped(StopReason::kCancelled);
   }
 
-  bool told_prefill(std::size_t n) {
+  bool reported_prefill(std::size_t n) {
     return !params_.on_prefill || params_.on_prefill(static_cast<int>(n)) || stopped(StopReason::kCancelled);
   }
 
   /// The prompt is the encoder input of a sequence, which begins with the decoder's first token.
   bool begin_text(std::span<const Token> prompt) {
-    if (!computed(context_.set_source(seq_, prompt)) || !told_prefill(prompt.size())) return false;
+    if (!computed(context_.set_source(seq_, prompt)) || !reported_prefill(prompt.size())) return false;
     const Token first = context_.model().info().first_token;
     batch_.add(first, seq_, for_drawing());
     if (!computed(context_.decode(batch_))) return false;
@@ -130,7 +130,7 @@ class Generator {
       for (std::size_t i = done; i < done + n; ++i)
         placed.add(static_cast<int>(i), batch_, i + 1 == prompt.size() ? for_drawing() : ItemOptions{});
       done += n;
-      if (!computed(context_.decode(batch_)) || !told_prefill(done)) return false;
+      if (!computed(context_.decode(batch_)) || !reported_prefill(done)) return false;
     }
     for (const Token token : prompt)
       if (token >= 0) sampler_.accept(token);

@@ -145,17 +145,17 @@ void WindowPages::end_batch() { anchors_.clear(); }
 void WindowPages::reach(SeqId seq, Pos begin, Pos end) {
   const std::span<const Extent> extents = sequences_.extents(seq);
   for (auto e = extents.rbegin(); e != extents.rend() && e->last() >= begin; ++e)
-    if (e->first() < end) reached_[to_size(e->page)] = n_fades_;
+    if (e->first() < end) reached_[to_size(e->page)] = n_evictions_;
 }
 
 void WindowPages::evict() {
-  ++n_fades_;
+  ++n_evictions_;
   n_taken_ = 0;
   for (SeqId seq = 0; seq < sequences_.n_sequences(); ++seq)
     reach(seq, window_of_next(sequences_.next_pos(seq)) - rewind_, kEndOfPositions);
   for (const Anchor& anchor : anchors_) reach(anchor.seq, anchor.begin, anchor.end);
   std::erase_if(in_use_, [&](std::int32_t page) {
-    if (reached_[to_size(page)] == n_fades_) return false;
+    if (reached_[to_size(page)] == n_evictions_) return false;
     free_.push_back(std::exchange(window_pages_[to_size(page)], -1));
     std::push_heap(free_.begin(), free_.end(), std::greater<>());
     kept(page) = 0;

@@ -99,7 +99,7 @@ class WindowPages {
   std::vector<std::int32_t> free_;    // Window pages below n_touched_, a heap: the lowest first.
   int n_touched_ = 0;
   int n_taken_ = 0;  // Since the last evict().
-  std::uint64_t n_fades_ = 0;
+  std::uint64_t n_evictions_ = 0;
   struct Anchor {
     SeqId seq;
     Pos begin, end;

@@ -11,7 +11,7 @@ namespace weft::model {
 namespace {
 
 /// Architectures without a family here, and the reason: their files have no language model, or need more.
-struct Stranger {
+struct ForeignModel {
   std::string_view architecture, reason;
 };
 constexpr std::string_view kDiffusion =
@@ -20,7 +20,7 @@ constexpr std::string_view kDrafter =
     "is a drafter that reads another model's hidden states; run that model without it";
 constexpr std::string_view kSparse =
     "selects the positions that each token attends to (sparse attention), which weft does not support";
-constexpr Stranger kStrangers[] = {
+constexpr ForeignModel kForeignModels[] = {
     {"clip",
      "is an image or audio encoder: load it as a VisionModel or AudioModel (--mmproj of the program), "
      "together with its language model"},
@@ -74,7 +74,7 @@ ModelDescription describe(const gguf::File& file) {
     if (h.experts) h.experts->normalise = metadata.get_bool("expert_weights_norm", h.experts->normalise);
     return description;
   }
-  for (const Stranger& stranger : kStrangers)
+  for (const ForeignModel& stranger : kForeignModels)
     if (stranger.architecture == *architecture)
       throw Error(ErrorCode::kUnsupported, "the architecture \"" + std::string(*architecture) +
                                                "\" is not supported: it " + std::string(stranger.reason));

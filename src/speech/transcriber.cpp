@@ -16,9 +16,9 @@ using speech::Decoded;
 using speech::kSecondsPerTimestamp;
 using speech::Vocabulary;
 
-constexpr int kFramesPerSecond = Sound::kSampleRate / audio::kHop;
+constexpr int kFramesPerSecond = Audio::kSampleRate / audio::kHop;
 constexpr int kFramesPerRow = 2;  // A row of the encoder's output, or a step of timestamps.
-constexpr std::int64_t kFewestSamples = Sound::kSampleRate / 10;
+constexpr std::int64_t kFewestSamples = Audio::kSampleRate / 10;
 /// Two steps of 16 bits: dithered digital silence. Whisper invents sentences for it.
 constexpr float kSilence = 2.0f / 32768.0f;
 /// Transcripts sampled with a higher temperature do not become prompts.
@@ -52,7 +52,7 @@ class Transcription {
         params_(params),
         random_(params.seed),
         n_frames_(static_cast<int>(std::ssize(samples) / audio::kHop)) {
-    result_.duration = static_cast<double>(samples.size()) / Sound::kSampleRate;
+    result_.duration = static_cast<double>(samples.size()) / Audio::kSampleRate;
     if (!is_detected(params.language)) result_.language = *language_code(params.language);
     const std::string_view prompt = trimmed(params.prompt);
     if (!prompt.empty()) history_ = vocabulary_.encode(" " + std::string(prompt));
@@ -354,11 +354,11 @@ void Transcriber::check(const TranscribeParams& params) const {
     refuse("max_tokens is " + std::to_string(params.max_tokens) + ", expected 0 or more");
 }
 
-Transcript Transcriber::transcribe(const Sound& sound, const TranscribeParams& params) const {
+Transcript Transcriber::transcribe(const Audio& sound, const TranscribeParams& params) const {
   check(params);
-  if (std::ssize(sound.samples) > Sound::kMaxSamples ||
+  if (std::ssize(sound.samples) > Audio::kMaxSamples ||
       !std::all_of(sound.samples.begin(), sound.samples.end(), [](float x) { return std::isfinite(x); }))
-    refuse("audio must have at most " + std::to_string(Sound::kMaxSamples) +
+    refuse("audio must have at most " + std::to_string(Audio::kMaxSamples) +
            " finite samples; this one has " + std::to_string(sound.samples.size()));
   return impl_->transcribe(sound.samples, params);
 }

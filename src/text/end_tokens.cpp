@@ -171,7 +171,7 @@ class Ends {
 
   // --- The chat template
 
-  static constexpr std::string_view kAnswer = "probe_answer", kThought = "probe_thought";
+  static constexpr std::string_view kResponse = "probe_answer", kThought = "probe_thought";
   static constexpr std::size_t kMostSearched = 4096;  ///< Bytes after a message.
 
   static std::string message(std::string_view role, std::string_view content, bool parts,
@@ -249,18 +249,18 @@ class Ends {
 
   /// First renders a conversation that ends with the assistant's message. If no special token follows that
   /// message, renders one with a further user message.
-  Token ends_answer(const ChatTemplate& chat, bool parts) const {
+  Token ends_response(const ChatTemplate& chat, bool parts) const {
     const std::string user = message("user", "probe_user", parts) + ',',
-                      answer = message("assistant", kAnswer, parts);
+                      answer = message("assistant", kResponse, parts);
     if (const auto last = render(chat, user + answer)) {
-      const std::string_view rest = after(*last, kAnswer);
+      const std::string_view rest = after(*last, kResponse);
       for (const Token end : ends_)  // A token before a known end only ends a part of the message.
         if (!text(end).empty() && rest.find(text(end)) != std::string_view::npos) return end;
       if (const Token id = special_in(rest, false); id != kNoToken) return id;
       if (const Token id = lone_word(rest); id != kNoToken) return id;
     }
     const auto goes_on = render(chat, user + answer + ',' + message("user", "probe_more", parts));
-    return goes_on ? special_in(after(*goes_on, kAnswer), true) : kNoToken;
+    return goes_on ? special_in(after(*goes_on, kResponse), true) : kNoToken;
   }
 
   /// The special token that the template writes after a message with a tool call, before the call's result.
@@ -293,10 +293,10 @@ class Ends {
     for (const char* key : {"reasoning_content", "reasoning", "thinking", "thought"})
       further += std::string(",\"") + key + "\":\"" + std::string(kThought) + '"';
     const auto prompt = render(
-        chat, message("user", "probe_user", parts) + ',' + message("assistant", kAnswer, parts, further));
+        chat, message("user", "probe_user", parts) + ',' + message("assistant", kResponse, parts, further));
     if (!prompt) return false;
     const std::string_view from = after(*prompt, kThought);
-    const std::size_t answer = from.find(kAnswer);
+    const std::size_t answer = from.find(kResponse);
     return answer != std::string_view::npos && from.substr(0, answer).find(end) != std::string_view::npos;
   }
 
@@ -307,7 +307,7 @@ class Ends {
     try {
       const ChatTemplate chat(v_.chat_template, text_of(v_.bos), text_of(v_.eos));
       for (const bool parts : {false, true}) {
-        const Token id = ends_answer(chat, parts);
+        const Token id = ends_response(chat, parts);
         if (id == kNoToken) continue;
         if (text(id) != ends_message_ && !ends_thoughts(chat, parts, text(id))) end_turn(id);
         if (const Token of_calls = ends_calls(chat, parts); of_calls != kNoToken) end_turn(of_calls);

@@ -23,7 +23,7 @@ namespace {
 
 std::filesystem::path audio_dir() { return std::filesystem::path(WEFT_TEST_DATA) / "audio"; }
 
-Sound tiny_sound() { return read_sound_file(audio_dir() / "sound.wav"); }
+Audio tiny_audio() { return read_audio_file(audio_dir() / "sound.wav"); }
 
 constexpr int kMels = 32, kFrames = 96;  // Of the tiny models.
 
@@ -37,7 +37,7 @@ TEST_P(AudioFamilies, MatchesTransformersWithAnyThreadCount) {
   std::vector<float> first;
   for (const int n_threads : {1, 2}) {
     const auto audio = AudioModel::load(file(), {.devices = {"cpu"}, .n_threads = n_threads});
-    const auto encoded = audio->encode(tiny_sound());
+    const auto encoded = audio->encode(tiny_audio());
     ASSERT_EQ(encoded->rows.size(), expected.size());
     const double difference = test::nmse(encoded->rows, expected);
     RecordProperty("nmse", testing::PrintToString(difference));
@@ -49,8 +49,8 @@ TEST_P(AudioFamilies, MatchesTransformersWithAnyThreadCount) {
 
 TEST_P(AudioFamilies, CachesRepeatedAudio) {
   const auto audio = AudioModel::load(file(), {.devices = {"cpu"}});
-  const Sound sound = tiny_sound();
-  Sound other = sound;
+  const Audio sound = tiny_audio();
+  Audio other = sound;
   other.samples[100] += 0.001f;
   const auto first = audio->encode(sound);
   EXPECT_NE(audio->encode(other)->id, first->id);
@@ -59,15 +59,15 @@ TEST_P(AudioFamilies, CachesRepeatedAudio) {
   EXPECT_EQ(audio->n_found(), 1);
   // No audio has the id of an image.
   const auto vision = VisionModel::load(test::vision_dir() / "gemma3" / "mmproj.gguf", {.devices = {"cpu"}});
-  const auto picture = vision->encode(test::tiny_picture("gemma3"));
+  const auto picture = vision->encode(test::tiny_image("gemma3"));
   EXPECT_NE(picture->id, first->id);
   EXPECT_NE(AudioModel::load(file(), {.devices = {"cpu"}})->encode(sound)->id, picture->id);
 }
 
 TEST_P(AudioFamilies, EncodingCanBeCancelled) {
   const auto audio = AudioModel::load(file(), {.devices = {"cpu"}});
-  Sound sound = tiny_sound();
-  sound.samples.resize(static_cast<std::size_t>(3 * audio->info().part_seconds * Sound::kSampleRate), 0.0f);
+  Audio sound = tiny_audio();
+  sound.samples.resize(static_cast<std::size_t>(3 * audio->info().part_seconds * Audio::kSampleRate), 0.0f);
   int n_asked = 0;
   const auto once = [&] { return ++n_asked < 2; };
   try {
@@ -78,14 +78,14 @@ TEST_P(AudioFamilies, EncodingCanBeCancelled) {
   }
   EXPECT_EQ(n_asked, 2);
   EXPECT_EQ(audio->n_computed(), 0);
-  EXPECT_FALSE(audio->encode(tiny_sound())->rows.empty());
+  EXPECT_FALSE(audio->encode(tiny_audio())->rows.empty());
 }
 
 TEST_P(AudioFamilies, PlacesAudioAtMarks) {
   const auto audio = AudioModel::load(file(), {.devices = {"cpu"}});
   const auto model = Model::load(test::golden_dir() / "qwen2vl" / "model.gguf");
-  const std::string mark = make_media_mark();
-  const std::shared_ptr<const EncodedMedia> media[] = {audio->encode(tiny_sound())};
+  const std::string mark = make_media_marker();
+  const std::shared_ptr<const EncodedMedia> media[] = {audio->encode(tiny_audio())};
   const std::vector<PromptPiece> prompt = {{"a ", true}, {"question " + mark + " of", false}};
   const PromptWithMedia placed = place_media(model->tokenizer(), prompt, media, mark);
   ASSERT_EQ(placed.parts.size(), 2u);  // It is longer than one part.
@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Families, AudioFamilies, testing::Values("voxtral", "qw
 TEST(Spectrogram, MatchesTransformers) {
   const std::vector<float> expected = test::read_floats(audio_dir() / "mels.f32");
   audio::Spectrogram spectrogram(kMels, kFrames, open_devices(std::vector<std::string>{"cpu"}), {});
-  const Sound sound = tiny_sound();
+  const Audio sound = tiny_audio();
   const std::vector<float> mels =
       spectrogram.compute(std::span(sound.samples).first(std::size_t{kFrames} * audio::kHop));
   ASSERT_EQ(mels.size(), expected.size());
@@ -135,28 +135,28 @@ std::vector<std::byte> bytes_of(std::initializer_list<T> values) {
   return {bytes.begin(), bytes.end()};
 }
 
-TEST(SoundFile, SamplesOfAllCodings) {
+TEST(AudioFile, SamplesOfAllCodings) {
   using Samples = std::vector<float>;
-  EXPECT_EQ(read_sound(wav(1, 1, 16000, 16, bytes_of<std::int16_t>({0, 16384, -32768}))).samples,
+  EXPECT_EQ(read_audio(wav(1, 1, 16000, 16, bytes_of<std::int16_t>({0, 16384, -32768}))).samples,
             (Samples{0.0f, 0.5f, -1.0f}));
-  EXPECT_EQ(read_sound(wav(1, 1, 16000, 8, bytes_of<std::uint8_t>({128, 192, 0}))).samples,
+  EXPECT_EQ(read_audio(wav(1, 1, 16000, 8, bytes_of<std::uint8_t>({128, 192, 0}))).samples,
             (Samples{0.0f, 0.5f, -1.0f}));
-  EXPECT_EQ(read_sound(wav(1, 1, 16000, 24, bytes_of<std::uint8_t>({0, 0, 0x40, 0, 0, 0x80}))).samples,
+  EXPECT_EQ(read_audio(wav(1, 1, 16000, 24, bytes_of<std::uint8_t>({0, 0, 0x40, 0, 0, 0x80}))).samples,
             (Samples{0.5f, -1.0f}));
-  EXPECT_EQ(read_sound(wav(1, 1, 16000, 32, bytes_of<std::int32_t>({1 << 30, -(1 << 30)}))).samples,
+  EXPECT_EQ(read_audio(wav(1, 1, 16000, 32, bytes_of<std::int32_t>({1 << 30, -(1 << 30)}))).samples,
             (Samples{0.5f, -0.5f}));
-  EXPECT_EQ(read_sound(wav(3, 1, 16000, 32, bytes_of<float>({0.25f, -2.0f}))).samples,
+  EXPECT_EQ(read_audio(wav(3, 1, 16000, 32, bytes_of<float>({0.25f, -2.0f}))).samples,
             (Samples{0.25f, -2.0f}));
   // Channels are averaged.
-  EXPECT_EQ(read_sound(wav(1, 2, 16000, 16, bytes_of<std::int16_t>({16384, 0, -16384, 16384}))).samples,
+  EXPECT_EQ(read_audio(wav(1, 2, 16000, 16, bytes_of<std::int16_t>({16384, 0, -16384, 16384}))).samples,
             (Samples{0.25f, 0.0f}));
 }
 
-TEST(SoundFile, RejectsOtherFormatsWithAdvice) {
+TEST(AudioFile, RejectsOtherFormatsWithAdvice) {
   const std::vector<std::byte> samples = bytes_of<std::int16_t>({1, 2, 3, 4});
   const auto complaint = [](const std::vector<std::byte>& file) -> std::string {
     try {
-      read_sound(file);
+      read_audio(file);
     } catch (const Error& error) {
       return error.what();
     }
@@ -184,13 +184,13 @@ TEST(SoundFile, RejectsOtherFormatsWithAdvice) {
   }
 }
 
-TEST(SoundFile, ReadingCanBeCancelled) {
+TEST(AudioFile, ReadingCanBeCancelled) {
   const std::vector<std::byte> file = wav(1, 1, 16000, 16, bytes_of<std::int16_t>({1, 2, 3, 4}));
   int n_asked = 0;
-  EXPECT_EQ(read_sound(file, [&] { return ++n_asked > 0; }).samples.size(), 4u);
+  EXPECT_EQ(read_audio(file, [&] { return ++n_asked > 0; }).samples.size(), 4u);
   EXPECT_GE(n_asked, 2);
   try {
-    read_sound(file, [] { return false; });
+    read_audio(file, [] { return false; });
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kCancelled);
@@ -201,14 +201,14 @@ TEST(SoundFile, ReadingCanBeCancelled) {
 double height_at(std::span<const float> samples, double hz) {
   double real = 0.0, imaginary = 0.0;
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    const double angle = 2.0 * std::numbers::pi * hz * static_cast<double>(i) / Sound::kSampleRate;
+    const double angle = 2.0 * std::numbers::pi * hz * static_cast<double>(i) / Audio::kSampleRate;
     real += samples[i] * std::cos(angle);
     imaginary += samples[i] * std::sin(angle);
   }
   return 2.0 * std::hypot(real, imaginary) / static_cast<double>(samples.size());
 }
 
-TEST(SoundFile, OtherRatesAreResampled) {
+TEST(AudioFile, OtherRatesAreResampled) {
   for (const std::uint32_t rate : {8000u, 22050u, 44100u, 48000u, 96000u}) {
     // Half a second of two tones, of which the upper one is above what 16000 samples can hold.
     std::vector<float> tones(rate / 2);
@@ -218,7 +218,7 @@ TEST(SoundFile, OtherRatesAreResampled) {
       if (rate > 20000)
         tones[i] += static_cast<float>(0.25 * std::sin(2.0 * std::numbers::pi * 10000.0 * seconds));
     }
-    const Sound sound = read_sound(wav(3, 1, rate, 32, std::as_bytes(std::span(tones))));
+    const Audio sound = read_audio(wav(3, 1, rate, 32, std::as_bytes(std::span(tones))));
     EXPECT_NEAR(static_cast<double>(sound.samples.size()), 8000.0, 2.0) << rate;
     // Whole periods of all that is asked for, away from the ends.
     const auto middle = std::span(sound.samples).subspan(1600, 4800);
@@ -227,9 +227,9 @@ TEST(SoundFile, OtherRatesAreResampled) {
   }
 }
 
-TEST(SoundFile, ReadsCommonFormats) {
+TEST(AudioFile, ReadsCommonFormats) {
   for (const char* name : {"tone.flac", "tone.ogg", "tone.opus", "tone.mp3", "tone.aiff"}) {
-    const Sound sound = read_sound_file(audio_dir() / name);  // A quarter of a second of 440 Hz.
+    const Audio sound = read_audio_file(audio_dir() / name);  // A quarter of a second of 440 Hz.
     ASSERT_GE(sound.samples.size(), 3990u) << name;
     EXPECT_NEAR(height_at(std::span(sound.samples).subspan(1000, 2400), 440.0), 0.5, 0.03) << name;
     const std::vector<std::byte> good = test::read_bytes(audio_dir() / name);
@@ -239,24 +239,24 @@ TEST(SoundFile, ReadsCommonFormats) {
       for (int i = 0; i < 4; ++i) damaged[random() % damaged.size()] = static_cast<std::byte>(random());
       if (round % 2 == 0) damaged.resize(random() % damaged.size());
       try {
-        (void)read_sound(damaged);
+        (void)read_audio(damaged);
       } catch (const Error&) {
       }
     }
   }
 }
 
-TEST(SoundFile, RejectsTruncatedFiles) {
+TEST(AudioFile, RejectsTruncatedFiles) {
   std::vector<std::byte> flac = test::read_bytes(audio_dir() / "tone.flac");
   flac.resize(flac.size() * 3 / 4);
-  EXPECT_THROW((void)read_sound(flac), Error);
+  EXPECT_THROW((void)read_audio(flac), Error);
 }
 
 TEST(AudioModel, RejectsDamagedAndForeignFiles) {
   EXPECT_THROW(AudioModel::load(test::vision_dir() / "gemma3" / "mmproj.gguf"), Error);
   EXPECT_THROW(media_kinds(test::golden_dir() / "gemma3" / "model.gguf"), Error);
-  EXPECT_TRUE(media_kinds(audio_dir() / "voxtral" / "mmproj.gguf").sounds);
-  EXPECT_FALSE(media_kinds(audio_dir() / "voxtral" / "mmproj.gguf").pictures);
+  EXPECT_TRUE(media_kinds(audio_dir() / "voxtral" / "mmproj.gguf").audio);
+  EXPECT_FALSE(media_kinds(audio_dir() / "voxtral" / "mmproj.gguf").images);
   const std::vector<std::byte> bytes = test::read_bytes(audio_dir() / "voxtral" / "mmproj.gguf");
   const std::filesystem::path path = std::filesystem::path(testing::TempDir()) /
                                      ("damaged-audio-mmproj-" + std::to_string(::getpid()) + ".gguf");

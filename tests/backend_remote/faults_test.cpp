@@ -236,7 +236,7 @@ TEST(RemoteFaults, RejectsDifferingRemoteFiles) {
     return *follower.line().receive(remote::Deadline::max());
   };
   const auto has = [](remote::Message answer) {
-    EXPECT_EQ(remote::take_label(answer).kind, remote::Kind::kAnswer);
+    EXPECT_EQ(remote::take_label(answer).kind, remote::Kind::kResponse);
     return remote::Reader(answer).get<bool>();
   };
   const auto one = [](std::uint64_t offset, std::uint64_t n) {

@@ -47,7 +47,7 @@ class BetweenPeers : public testing::Test {
 
 TEST_F(BetweenPeers, DeliversMessagesInAnyOrder) {
   for (int n = 1; n <= 3; ++n)
-    one_.send({.number = static_cast<std::uint64_t>(n), .bytes = 8, .rank = 2}, Kind::kAnswer, bytes(8, n));
+    one_.send({.number = static_cast<std::uint64_t>(n), .bytes = 8, .rank = 2}, Kind::kResponse, bytes(8, n));
   for (const int n : {2, 3, 1}) {
     const auto received =
         two_.receive({.number = static_cast<std::uint64_t>(n), .bytes = 8, .rank = 1}, [] { return false; });
@@ -61,7 +61,7 @@ TEST_F(BetweenPeers, ReportsErrorsToReceivers) {
   reason.put(std::string_view("a step failed"));
   one_.send({.number = 1, .bytes = 8, .rank = 2}, Kind::kError, reason);
   EXPECT_EQ(why_not(two_, {.number = 1, .bytes = 8, .rank = 1}), "rank 1 sent nothing: a step failed");
-  one_.send({.number = 2, .bytes = 8, .rank = 2}, Kind::kAnswer, bytes(7, 0));
+  one_.send({.number = 2, .bytes = 8, .rank = 2}, Kind::kResponse, bytes(7, 0));
   EXPECT_EQ(why_not(two_, {.number = 2, .bytes = 8, .rank = 1}), "rank 1 sent another number of bytes");
   Peers alone{Peers::Connect()};
   EXPECT_EQ(why_not(alone, {.number = 1, .bytes = 8, .rank = 7}), "rank 7 cannot be reached from here");
@@ -70,7 +70,7 @@ TEST_F(BetweenPeers, ReportsErrorsToReceivers) {
 TEST_F(BetweenPeers, DoesNotWaitForLostPeers) {
   two_.lose(1);
   EXPECT_EQ(why_not(two_, {.number = 1, .bytes = 8, .rank = 1}), "rank 1 is lost");
-  two_.send({.number = 1, .bytes = 8, .rank = 1}, Kind::kAnswer, bytes(8, 0));
+  two_.send({.number = 1, .bytes = 8, .rank = 1}, Kind::kResponse, bytes(8, 0));
   // While somebody waits.
   Peers three{connect(3)};
   std::jthread waiting(

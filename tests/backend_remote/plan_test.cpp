@@ -242,13 +242,13 @@ TEST_F(RemoteChain, DiscardsUnusedMessages) {
   const std::vector<float> right = run_it();
   for (int i = 0; i < 3; ++i) {
     fails = true;
-    const std::size_t sent_before = remotes.lines().n_bytes(), told_before = remotes[1].bytes_sent();
+    const std::size_t sent_before = remotes.lines().n_bytes(), reported_before = remotes[1].bytes_sent();
     EXPECT_THROW(run_it(), Error);
     // The run does not wait for the sender.
     for (int tries = 0; tries < 5000 && remotes.lines().n_bytes() == sent_before; ++tries)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_GT(remotes.lines().n_bytes(), sent_before) << "nothing was sent";
-    EXPECT_GT(remotes[1].bytes_sent(), told_before) << "it keeps what nobody wants";
+    EXPECT_GT(remotes[1].bytes_sent(), reported_before) << "it keeps what nobody wants";
     fails = false;
     EXPECT_TRUE(run_it() == right) << i;
   }

@@ -39,8 +39,8 @@ static weft_vision_model* load_vision(const char* path) {
 }
 
 /* The picture of which the tiny models' rows are known. */
-static weft_media* tiny_picture(const weft_vision_model* vision, const char* data, const char* family,
-                                int32_t width) {
+static weft_media* tiny_image(const weft_vision_model* vision, const char* data, const char* family,
+                              int32_t width) {
   char name[64];
   snprintf(name, sizeof name, "vision/%s/pixels.rgb", family);
   size_t n = 0;
@@ -126,7 +126,7 @@ static void truth(const char* data, const char* family, int32_t width) {
   snprintf(name, sizeof name, "golden/%s/model.gguf", family);
   weft_model* const model = load_model(data, name);
   OK(weft_vision_model_check_fits(vision, model, &error));
-  weft_media* const media = tiny_picture(vision, data, family, width);
+  weft_media* const media = tiny_image(vision, data, family, width);
   weft_prompt* const prompt = make_prompt(model, media);
   weft_media_free(media);
   weft_vision_model_free(vision);  // A prompt needs neither.
@@ -183,7 +183,7 @@ static void texts(const char* data, const char* family, int32_t width) {
   weft_vision_model* const vision = load_vision(path_in(data, name));
   snprintf(name, sizeof name, "golden/%s/model.gguf", family);
   weft_model* const model = load_model(data, name);
-  weft_media* const media = tiny_picture(vision, data, family, width);
+  weft_media* const media = tiny_image(vision, data, family, width);
   weft_prompt* const prompt = make_prompt(model, media);
   size_t n = 0;
   const weft_token* tokens = NULL;
@@ -287,9 +287,9 @@ static void pictures(const char* data, const char* scratch) {
         "image is NULL");
   CHECK(image.rgb == before);
 
-  bool has_pictures = false, has_sounds = true;
-  OK(weft_media_kinds(path_in(data, "vision/gemma3/mmproj.gguf"), &has_pictures, &has_sounds, &error));
-  CHECK(has_pictures && !has_sounds);
+  bool has_images = false, has_audio = true;
+  OK(weft_media_kinds(path_in(data, "vision/gemma3/mmproj.gguf"), &has_images, &has_audio, &error));
+  CHECK(has_images && !has_audio);
   OK(weft_media_kinds(path_in(data, "vision/gemma3/mmproj.gguf"), NULL, NULL, &error));
   FAILS(weft_media_kinds(path_in(data, "golden/llama/model.gguf"), NULL, NULL, &error), WEFT_UNSUPPORTED,
         "mmproj");

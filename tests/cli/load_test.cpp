@@ -9,9 +9,9 @@
 #include <set>
 #include <thread>
 
-#include "bench/load_answer.h"
 #include "bench/load_prompts.h"
 #include "bench/load_report.h"
+#include "bench/load_response.h"
 #include "bench/load_run.h"
 #include "http/http_server.h"
 #include "weft/error.h"
@@ -403,9 +403,9 @@ TEST(Load, ReportsGoodput) {
   EXPECT_THAT(to_csv(Json::array({row})), HasSubstr("requests_per_s"));
 }
 
-TEST(LoadAnswer, ReasoningAndToolCallsCountAsContent) {
+TEST(LoadResponse, ReasoningAndToolCallsCountAsContent) {
   int n_texts = 0;
-  LoadAnswer answer([&] { ++n_texts; });
+  LoadResponse answer([&] { ++n_texts; });
   answer.head(200, "text/event-stream; charset=utf-8");
   EXPECT_TRUE(answer.take("data:{\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n"));
   EXPECT_EQ(n_texts, 0);
@@ -419,12 +419,12 @@ TEST(LoadAnswer, ReasoningAndToolCallsCountAsContent) {
   EXPECT_FALSE(answer.counted());
 }
 
-TEST(LoadAnswer, AcceptsAnyBytes) {
+TEST(LoadResponse, AcceptsAnyBytes) {
   for (const char* line :
        {"data: null", "data: []", "data: {\"choices\":{}}", "data: {\"choices\":[null]}",
         "data: {\"choices\":[{\"delta\":[]}]}", "data: {\"usage\":3}", "data: {\"error\":null}",
         "data: {\"usage\":{\"completion_tokens\":\"x\"}}", "data", ":", "id: 3", "\xff"}) {
-    LoadAnswer answer([] {});
+    LoadResponse answer([] {});
     answer.head(200, "text/event-stream");
     answer.take(std::string(line) + "\n");
     answer.end();

@@ -37,7 +37,7 @@ class LogFile : public testing::Test {
   }
 
   const std::string path_ = testing::TempDir() + "weft_log_" + std::to_string(::getpid());
-  const Talk quiet_ = {.quiet = true};
+  const Verbosity quiet_ = {.quiet = true};
 };
 
 constexpr std::string_view kNasty = "a\n2026 error \x1b[31mforged \"x\" {} \xff";

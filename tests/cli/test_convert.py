@@ -52,7 +52,7 @@ class Folders(unittest.TestCase):
         self.assertNotEqual(self.output(self.start(*words, folder)), expected)
         self.assertEqual(len(self.converted()), 2, self.converted())
 
-    def test_an_encoder_of_pictures_gets_a_file_of_its_own(self):
+    def test_an_image_encoder_gets_a_file_of_its_own(self):
         self.assertIn("wrote mmproj-gemma3.gguf: clip",
                       self.output(self.start("convert", "--mmproj", DATA / "convert_vision/gemma3")))
         words = ["run", "-m", DATA / "golden/gemma3/model.gguf", "-c", "256", "--temp", "0", "-n", "8", "-p", "a text",

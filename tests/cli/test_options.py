@@ -245,10 +245,10 @@ COMMANDS = {
                  "reasoning-effort": Effect(["--reasoning-effort", "high"], among=(
                      "--chat-template-kwargs", "{}", "--chat-template-file", "effort.jinja")),
                  "tools": Effect(["--tools", "nosuch.json"]),
-                 "tool-command": Untested("test_answers.py: it needs a model that calls"),
+                 "tool-command": Untested("test_responses.py: it needs a model that calls"),
                  "tool-choice": Refused(["--tool-choice", "x"]),
-                 "markdown": Untested("for terminals: test_answers.py"),
-                 "wrap": Untested("for terminals: test_answers.py"),
+                 "markdown": Untested("for terminals: test_responses.py"),
+                 "wrap": Untested("for terminals: test_responses.py"),
                  "history": Untested("for terminals: test_cli.py"),
              }),
     "embed": (["-m", LLAMA, "one two three", "-t", "1"], "", MODEL | VISIBLE_LOAD | TALK | VERBOSE | JSON_OUTPUT | {

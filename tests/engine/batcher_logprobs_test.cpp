@@ -161,13 +161,13 @@ TEST(BatcherLogprobs, ComputesLogitRowsOnlyForRequestsThatNeedThem) {
 TEST(BatcherLogprobs, OfPromptsTakeNoRowsOfLogits) {
   const auto model = golden("llama");
   Context context(model, {.n_ctx = 512, .n_threads = 1});
-  int n_told = 0, n_rows = 0;
+  int n_reported = 0, n_rows = 0;
   BatcherParams params;
   params.on_step = [&](const StepRecord& record) {
     for (int i = 0; i < record.n_rows; ++i) {
       try {
         (void)context.log_sum_exp(i);
-        ++n_told;
+        ++n_reported;
         (void)context.logits(i);
         ++n_rows;
       } catch (const Error&) {  // There are none.
@@ -178,7 +178,7 @@ TEST(BatcherLogprobs, OfPromptsTakeNoRowsOfLogits) {
   batcher.submit(std::vector<Token>{3, 1, 4, 1, 5},
                  {.n_predict = 0, .n_logprobs = 1, .prompt_logprobs = true});
   batcher.run();
-  EXPECT_GE(n_told, 4);
+  EXPECT_GE(n_reported, 4);
   EXPECT_EQ(n_rows, 0);
 }
 

@@ -224,9 +224,9 @@ TEST(StepRecords, ReportsFailedStepsAndIgnoresFailingReceivers) {
                                            std::uint64_t{1} << 32, true, {.n_layers = 1});
   test::Conduct& conduct = *dynamic_cast<test::SmallDevice&>(*model->impl().devices.devices[0]).conduct;
   Context context(model, {.n_ctx = 256, .n_sequences = 4, .n_threads = 1});
-  int n_failed = 0, n_told = 0;
+  int n_failed = 0, n_reported = 0;
   Batcher batcher(context, {.on_step = [&](const StepRecord& record) {
-                    ++n_told;
+                    ++n_reported;
                     n_failed += record.failed ? 1 : 0;
                     throw 42;
                   }});
@@ -242,7 +242,7 @@ TEST(StepRecords, ReportsFailedStepsAndIgnoresFailingReceivers) {
   test::expect_same(collector(id), test::alone(plain, ask), "beside failures");
   EXPECT_GT(n_failed, 0);
   EXPECT_EQ(n_failed, batcher.stats().n_failed_steps);
-  EXPECT_EQ(n_told - n_failed, batcher.stats().n_steps);
+  EXPECT_EQ(n_reported - n_failed, batcher.stats().n_steps);
 }
 
 }  // namespace

@@ -187,12 +187,12 @@ TEST_P(Hostile, ContradictionsAreRefused) {
       expect_names(load(draft, [&](Writer& w) { w.set(key("rope.scaling.type"), type); }),
                    key("rope.scaling.type"), type);
   expect_names(load(draft, [&](Writer& w) { w.set("general.architecture", "unheard"); }), "unheard", "");
-  constexpr std::pair<const char*, const char*> kStrangers[] = {{"llada", "diffusion"},
-                                                                {"clip", "--mmproj"},
-                                                                {"wavtokenizer-dec", "audio"},
-                                                                {"eagle3", "drafter"},
-                                                                {"glm-dsa", "sparse attention"}};
-  for (const auto& [architecture, reason] : kStrangers)
+  constexpr std::pair<const char*, const char*> kForeignModels[] = {{"llada", "diffusion"},
+                                                                    {"clip", "--mmproj"},
+                                                                    {"wavtokenizer-dec", "audio"},
+                                                                    {"eagle3", "drafter"},
+                                                                    {"glm-dsa", "sparse attention"}};
+  for (const auto& [architecture, reason] : kForeignModels)
     expect_names(load(draft, [&](Writer& w) { w.set("general.architecture", architecture); }), reason,
                  architecture);
 }

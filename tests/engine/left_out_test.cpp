@@ -8,7 +8,7 @@
 namespace weft {
 namespace {
 
-TEST(LeftOut, TokensOfPicturesHaveTheLeastLogitsAndAreNotAmongTheBest) {
+TEST(LeftOut, ImageTokensHaveTheLeastLogitsAndAreNotAmongTheBest) {
   constexpr Token kFirst = 4, kEnd = 8196;
   constexpr std::int64_t kVocabulary = 8200, kWidth = 64;
   test::Draft draft("chameleon");

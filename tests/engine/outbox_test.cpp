@@ -23,10 +23,10 @@ StreamPtr ended(RequestId id, std::function<bool(const Output&)> on_output) {
 }
 
 TEST(Outbox, DeliversEachEndOnce) {
-  int n_told = 0;
+  int n_reported = 0;
   const StreamPtr stream = ended(1, [&](const Output& output) {
     EXPECT_TRUE(output.done);
-    ++n_told;
+    ++n_reported;
     return true;
   });
   Outbox outbox;
@@ -35,7 +35,7 @@ TEST(Outbox, DeliversEachEndOnce) {
   outbox.add(stream);
   int n_ended = 0;
   outbox.deliver(1, [&](const Stream& of) { n_ended += &of == stream.get() ? 1 : 0; }, kIgnore);
-  EXPECT_EQ(n_told, 1);
+  EXPECT_EQ(n_reported, 1);
   EXPECT_EQ(n_ended, 1);
   EXPECT_TRUE(stream->end_delivered());
   outbox.add(stream);
@@ -81,11 +81,11 @@ TEST(Outbox, DeliversWhatReceiversAdd) {
 }
 
 TEST(Outbox, ThrowsAfterAllDeliveries) {
-  int n_told = 0;
+  int n_reported = 0;
   Outbox outbox;
   for (const RequestId id : {1, 2, 3})
     outbox.add(ended(id, [&, id](const Output&) -> bool {
-      ++n_told;
+      ++n_reported;
       if (id < 3) throw std::runtime_error("receiver " + std::to_string(id));
       return true;
     }));
@@ -95,7 +95,7 @@ TEST(Outbox, ThrowsAfterAllDeliveries) {
   } catch (const std::runtime_error& error) {
     EXPECT_STREQ(error.what(), "receiver 1");
   }
-  EXPECT_EQ(n_told, 3);
+  EXPECT_EQ(n_reported, 3);
   EXPECT_FALSE(outbox.delivering());
 }
 

@@ -313,7 +313,7 @@ TEST(SequencesOfLearnedPositions, AreNotShifted) {
 
 // The cache does not know the lines and columns of images. A division would move the surrounding tokens
 // closer, but not the images.
-TEST(TextsWithPictures, AreShiftedAndNotDivided) {
+TEST(PromptsWithImages, AreShiftedAndNotDivided) {
   const auto model = Model::load(test::golden_dir() / "qwen2vl" / "model.gguf");
   Context context(model, {.n_ctx = 128, .n_sequences = 3});
   const auto why_not_divided = [&](SeqId seq) -> std::string {

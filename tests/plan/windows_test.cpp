@@ -63,12 +63,12 @@ TEST(Windows, BitsDoNotDependOnThreadsOrOtherImages) {
   one_thread.set_weights(a);
   three_threads.set_weights(b);
   for (const auto& [h, w] : {std::pair{40, 40}, {2, 2}, {17, 3}, {5, 39}}) {
-    const std::int64_t of_picture = std::int64_t{6} * h * w;
-    const Floats x = random(4 * of_picture, static_cast<unsigned>(h));
+    const std::int64_t of_image = std::int64_t{6} * h * w;
+    const Floats x = random(4 * of_image, static_cast<unsigned>(h));
     const Floats all = result(a, 4, h, w, x);
     ASSERT_EQ(all.size(), static_cast<std::size_t>(4 * 5 * h * w));
     EXPECT_EQ(all, result(b, 4, h, w, x));
-    const Floats last(x.end() - of_picture, x.end());
+    const Floats last(x.end() - of_image, x.end());
     EXPECT_EQ(Floats(all.end() - 5 * h * w, all.end()), result(b, 1, h, w, last));
   }
   EXPECT_TRUE(result(b, 0, 7, 9, {}).empty());

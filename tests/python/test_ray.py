@@ -222,7 +222,7 @@ class TestServing:
         def ask_on():
             while not stop.is_set():
                 body = {"prompt": f"{len(answers)} is a number", "max_tokens": 32, "ignore_eos": True}
-                answers.append(self.answer_to(address, body))
+                answers.append(self.response_to(address, body))
 
         threads = [threading.Thread(target=ask_on, daemon=True) for _ in range(4)]
         for thread in threads:
@@ -245,7 +245,7 @@ class TestServing:
         assert set(answers) == {32}
 
     @staticmethod
-    def answer_to(address: str, body: dict) -> object:
+    def response_to(address: str, body: dict) -> object:
         """How many tokens came, or what went wrong."""
         try:
             return json.loads(TestServing.ask(address + "/v1/completions", body))["usage"]["completion_tokens"]
@@ -274,7 +274,7 @@ class TestScaling:
         def ask_on():
             while not stop.is_set():
                 body = {"prompt": f"{len(answers)} is a number", "max_tokens": 200, "ignore_eos": True}
-                answers.append(TestServing.answer_to(url, body))
+                answers.append(TestServing.response_to(url, body))
 
         threads = [threading.Thread(target=ask_on, daemon=True) for _ in range(8)]
         try:
@@ -287,7 +287,7 @@ class TestScaling:
                 thread.join(300)
             wait_for(lambda: len(servers()) == 1)
             assert set(answers) == {200}
-            assert TestServing.answer_to(url, {"prompt": "x", "max_tokens": 3, "ignore_eos": True}) == 3
+            assert TestServing.response_to(url, {"prompt": "x", "max_tokens": 3, "ignore_eos": True}) == 3
         finally:
             stop.set()
             ray.serve.shutdown()

@@ -93,7 +93,7 @@ TEST_F(ApiTest, LargeBodiesAreBoundedByWork) {
   for (int i = 0; i < 20'000; ++i) members += ",\"k" + std::to_string(i) + "\":0";
   const auto large = exchange("/v1/completions", "{\"prompt\":\"a\"" + members + "}");
   api.handle(large);
-  const HttpAnswer answer = large->answer();
+  const HttpResponse answer = large->answer();
   EXPECT_EQ(answer.status, 400);
   EXPECT_THAT(answer.body, HasSubstr("too many members"));
 }

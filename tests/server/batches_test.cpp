@@ -51,7 +51,7 @@ void respond(const std::shared_ptr<Exchange>& exchange, int status = 200, HttpHe
 
 /// As the API refuses a request.
 void refuse(const std::shared_ptr<Exchange>& exchange, const ApiError& error) {
-  exchange->send(error_answer(error, ErrorShape::kOpenAi));
+  exchange->send(error_response(error, ErrorShape::kOpenAi));
 }
 
 class BatchesTest : public testing::Test {
@@ -67,7 +67,7 @@ class BatchesTest : public testing::Test {
     batches->start(host->calls());
   }
   void open(Host::Serve serve) { open(std::move(serve), folder.setup()); }
-  void open_without_answers(const FilesSetup& setup) {
+  void open_without_responses(const FilesSetup& setup) {
     open(
         [this](const auto& exchange) {
           const std::lock_guard lock(unanswered_mutex);
@@ -453,7 +453,7 @@ TEST_F(BatchesTest, UnfinishedBatchesOfAnOwnerAreBounded) {
   FilesSetup setup = folder.setup();
   setup.n_batches = 2;
   setup.n_ended = 2;
-  open_without_answers(setup);
+  open_without_responses(setup);
   const std::string first = create(request_line("a"), "alice").id;
   EXPECT_EQ(batches->reader_of(batches->find("", first)->input_file), first);
   create(request_line("a"), "alice");
@@ -483,7 +483,7 @@ TEST_F(BatchesTest, LimitsHoldForConcurrentClients) {
   FilesSetup setup = folder.setup();
   setup.n_batches = 3;
   setup.n_files = 16;
-  open_without_answers(setup);
+  open_without_responses(setup);
   std::atomic<int> n_refused = 0, n_files_refused = 0;
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)

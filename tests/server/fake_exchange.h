@@ -15,7 +15,7 @@ class FakeExchange final : public Exchange {
   explicit FakeExchange(HttpRequest request) : request_(std::move(request)) {}
 
   const HttpRequest& request() const override { return request_; }
-  void send(HttpAnswer answer) override { answer_.set_value(std::move(answer)); }
+  void send(HttpResponse answer) override { response_.set_value(std::move(answer)); }
   void begin(int, std::string, HttpHeaders) override {}
   void write(std::string) override {}
   void end() override {}
@@ -27,11 +27,11 @@ class FakeExchange final : public Exchange {
   void on_drained(std::function<void()>) override {}
 
   void close() { closed_ = true; }
-  HttpAnswer answer() { return answer_.get_future().get(); }
+  HttpResponse answer() { return response_.get_future().get(); }
 
  private:
   const HttpRequest request_;
-  std::promise<HttpAnswer> answer_;
+  std::promise<HttpResponse> response_;
   std::atomic<bool> closed_ = false;
 };
 

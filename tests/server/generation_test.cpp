@@ -18,7 +18,7 @@ namespace weft::server {
 namespace {
 
 /// Counts completions, and notes the thread that makes the body.
-class CountingWriter final : public AnswerWriter {
+class CountingWriter final : public ResponseWriter {
  public:
   explicit CountingWriter(std::thread::id& made_by) : made_by_(&made_by) {}
   bool streams() const override { return false; }

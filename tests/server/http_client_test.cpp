@@ -212,7 +212,7 @@ TEST(HttpClient, WithoutAServerThereIsNoConnection) {
 }
 
 /// A server that sends these bytes to each connection, and closes.
-Got answer_to(const std::string& bytes, HttpClientParams params = {}) {
+Got response_to(const std::string& bytes, HttpClientParams params = {}) {
   ListeningSockets sockets("127.0.0.1", 0);
   const int listening = sockets.release().front();
   ::fcntl(listening, F_SETFL, 0);
@@ -238,37 +238,37 @@ Got answer_to(const std::string& bytes, HttpClientParams params = {}) {
 }
 
 TEST(HttpClient, ResponsesMayEndWithTheirConnection) {
-  const Got got = answer_to("HTTP/1.0 200 OK\r\n\r\nall of it");
+  const Got got = response_to("HTTP/1.0 200 OK\r\n\r\nall of it");
   EXPECT_EQ(got.end, HttpEnd::kComplete);
   EXPECT_EQ(got.body, "all of it");
 }
 
 TEST(HttpClient, InterimResponsesAreSkipped) {
   const Got got =
-      answer_to("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok");
+      response_to("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok");
   EXPECT_EQ(got.status, 201);
   EXPECT_EQ(got.body, "ok");
 }
 
 TEST(HttpClient, ResponsesWithoutABodyAreComplete) {
-  const Got got = answer_to("HTTP/1.1 204 No Content\r\n\r\n");
+  const Got got = response_to("HTTP/1.1 204 No Content\r\n\r\n");
   EXPECT_EQ(got.end, HttpEnd::kComplete);
   EXPECT_EQ(got.status, 204);
 }
 
 TEST(HttpClient, TruncatedAndMalformedResponsesAreDistinguished) {
-  EXPECT_EQ(answer_to("").end, HttpEnd::kClosed);
-  EXPECT_EQ(answer_to("HTTP/1.1 200 OK\r\n").end, HttpEnd::kClosed);
-  EXPECT_EQ(answer_to("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc").end, HttpEnd::kClosed);
-  EXPECT_EQ(answer_to("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n").end,
+  EXPECT_EQ(response_to("").end, HttpEnd::kClosed);
+  EXPECT_EQ(response_to("HTTP/1.1 200 OK\r\n").end, HttpEnd::kClosed);
+  EXPECT_EQ(response_to("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc").end, HttpEnd::kClosed);
+  EXPECT_EQ(response_to("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n").end,
             HttpEnd::kClosed);
-  EXPECT_EQ(answer_to("SSH-2.0-OpenSSH\r\n\r\n").end, HttpEnd::kMalformed);
-  EXPECT_EQ(answer_to("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n").end,
+  EXPECT_EQ(response_to("SSH-2.0-OpenSSH\r\n\r\n").end, HttpEnd::kMalformed);
+  EXPECT_EQ(response_to("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n").end,
             HttpEnd::kMalformed);
   EXPECT_EQ(
-      answer_to("HTTP/1.1 200 OK\r\nA: " + std::string(5000, 'a') + "\r\n\r\n", {.head_bytes = 1000}).end,
+      response_to("HTTP/1.1 200 OK\r\nA: " + std::string(5000, 'a') + "\r\n\r\n", {.head_bytes = 1000}).end,
       HttpEnd::kMalformed);
-  EXPECT_EQ(answer_to("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", {.body_bytes = 10}).end,
+  EXPECT_EQ(response_to("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", {.body_bytes = 10}).end,
             HttpEnd::kMalformed);
 }
 

@@ -138,7 +138,7 @@ TEST(HttpClients, HalfClosedClientsGetTheirResponses) {
     EXPECT_THAT(client.read_until(kInterim), testing::EndsWith(kInterim));
     EXPECT_FALSE(exchange->closed());
     exchange->send({.body = body});
-    EXPECT_EQ(client.read_answer().body, body);
+    EXPECT_EQ(client.read_response().body, body);
   }
   EXPECT_TRUE(client.at_end());
 }
@@ -180,7 +180,7 @@ TEST(HttpClients, ConnectedClientsAreNotReportedGone) {
     auto exchange = held.take();
     exchange->on_closed([&] { ++n_calls; });
     exchange->send({.body = "here"});
-    EXPECT_EQ(client.read_answer().body, "here");
+    EXPECT_EQ(client.read_response().body, "here");
   }
   client.close();
   EXPECT_TRUE(eventually([&] { return server->counts().n_open == 0; }));
@@ -196,7 +196,7 @@ TEST(HttpClients, EndedResponsesReachHalfClosedClients) {
   client.send(get("/"));
   held.take()->send({.body = body});
   client.end_sending();
-  EXPECT_EQ(client.read_answer().body, body);
+  EXPECT_EQ(client.read_response().body, body);
   EXPECT_TRUE(client.at_end());
 }
 
@@ -210,7 +210,7 @@ TEST(HttpClients, EndedResponsesReachClientsBeyondTheReadAhead) {
   client.end_sending();
   // The sweep that closes this connection also looks for clients that have gone.
   EXPECT_TRUE(RawClient(server.port()).at_end());
-  EXPECT_EQ(client.read_answer().body, body);
+  EXPECT_EQ(client.read_response().body, body);
 }
 
 TEST(HttpClients, DroppedExchangesGetAnError) {
@@ -219,9 +219,9 @@ TEST(HttpClients, DroppedExchangesGetAnError) {
   RawClient client(server.port());
   client.send(get("/") + get("/"));
   held.take().reset();
-  EXPECT_EQ(client.read_answer().status, 500);
+  EXPECT_EQ(client.read_response().status, 500);
   held.take()->begin(200, "text/plain");
-  const auto got = client.read_answer();
+  const auto got = client.read_response();
   EXPECT_EQ(got.status, 200);
   EXPECT_FALSE(got.complete);
   EXPECT_TRUE(client.at_end());
@@ -236,7 +236,7 @@ TEST(HttpClients, HandlersThatThrowGiveAnError) {
   RawClient client(server.port());
   for (int i = 0; i < 2; ++i) {
     client.send(get("/"));
-    EXPECT_EQ(client.read_answer().status, 500);
+    EXPECT_EQ(client.read_response().status, 500);
   }
   server.stop();
 }
@@ -281,7 +281,7 @@ TEST(HttpClients, ManyThreadsWriteOneResponseWithoutLoss) {
   }
   for (std::thread& thread : threads) thread.join();
   exchange->end();
-  const auto got = client.read_answer();
+  const auto got = client.read_response();
   EXPECT_TRUE(got.complete);
   std::array<int, 4> next{};
   std::size_t n_lines = 0;
@@ -310,7 +310,7 @@ TEST(HttpClients, SlowReadersDelayOnlyTheirOwnResponse) {
   const auto serve_other = [&] {
     other.send(get("/"));
     held.take()->send({.body = "quick"});
-    EXPECT_EQ(other.read_answer().body, "quick");
+    EXPECT_EQ(other.read_response().body, "quick");
   };
   // The kernel takes some of it. Another client's response shows that the server's thread has handed over
   // what fits.
@@ -327,7 +327,7 @@ TEST(HttpClients, SlowReadersDelayOnlyTheirOwnResponse) {
   EXPECT_TRUE(eventually([&] { return n_drained == 1; }));
   EXPECT_LT(exchange->n_unsent(), 10'000U);
   exchange->end();
-  EXPECT_EQ(slow.read_answer().body.size(), n_pieces * piece.size());
+  EXPECT_EQ(slow.read_response().body.size(), n_pieces * piece.size());
   EXPECT_EQ(n_drained, 1);
 }
 
@@ -362,7 +362,7 @@ TEST(HttpClients, ResponsesMayTakeLongerThanAnyTimeout) {
   EXPECT_TRUE(RawClient(server.port()).at_end());
   EXPECT_FALSE(exchange->closed());
   exchange->end();
-  EXPECT_TRUE(client.read_answer().complete);
+  EXPECT_TRUE(client.read_response().complete);
 }
 
 TEST(HttpClients, RequestsThatComeTooSlowlyAreRefused) {
@@ -376,9 +376,9 @@ TEST(HttpClients, RequestsThatComeTooSlowlyAreRefused) {
   body.send(post("/", "body").substr(0, 50));
   late.send(get("/"));
   held.take()->send({});
-  EXPECT_EQ(late.read_answer().status, 200);
-  EXPECT_EQ(head.read_answer().status, 408);
-  EXPECT_EQ(body.read_answer().status, 408);
+  EXPECT_EQ(late.read_response().status, 200);
+  EXPECT_EQ(head.read_response().status, 408);
+  EXPECT_EQ(body.read_response().status, 408);
   EXPECT_TRUE(head.at_end());
   EXPECT_TRUE(body.at_end());
   EXPECT_TRUE(idle.at_end());
@@ -394,7 +394,7 @@ TEST(HttpClients, BytesThatDripDoNotPutOffTheDeadline) {
   while (client.send("X: y\r\n") && server->counts().n_malformed == 0)
     std::this_thread::sleep_for(milliseconds(20));
   EXPECT_EQ(server->counts().n_malformed, 1);
-  EXPECT_EQ(client.read_answer().status, 408);
+  EXPECT_EQ(client.read_response().status, 408);
 }
 
 TEST(HttpClients, TooManyConnectionsAreRefused) {
@@ -406,7 +406,7 @@ TEST(HttpClients, TooManyConnectionsAreRefused) {
   {
     RawClient fourth(server.port());
     fourth.send(get("/"));
-    EXPECT_EQ(fourth.read_answer().status, 503);
+    EXPECT_EQ(fourth.read_response().status, 503);
     EXPECT_TRUE(fourth.at_end());
   }
   EXPECT_EQ(server->counts().n_refused, 1);
@@ -416,7 +416,7 @@ TEST(HttpClients, TooManyConnectionsAreRefused) {
   RawClient next(server.port());
   next.send(get("/"));
   held.take()->send({});
-  EXPECT_EQ(next.read_answer().status, 200);
+  EXPECT_EQ(next.read_response().status, 200);
 }
 
 TEST(HttpClients, OneAddressDoesNotShutOutOthers) {
@@ -431,7 +431,7 @@ TEST(HttpClients, OneAddressDoesNotShutOutOthers) {
   EXPECT_TRUE(eventually([&] { return server->counts().n_open == 2; }));
   {
     RawClient third(server.port());
-    const RawClient::Answer answer = third.read_answer();
+    const RawClient::Response answer = third.read_response();
     EXPECT_EQ(answer.status, 503);
     EXPECT_THAT(answer.body, HasSubstr("from this address"));
     EXPECT_TRUE(third.at_end());
@@ -440,13 +440,13 @@ TEST(HttpClients, OneAddressDoesNotShutOutOthers) {
   RawClient other(server.port(), 0, "127.0.0.2");
   other.send(get("/"));
   held.take()->send({});
-  EXPECT_EQ(other.read_answer().status, 200);
+  EXPECT_EQ(other.read_response().status, 200);
   first.close();
   EXPECT_TRUE(eventually([&] { return server->counts().n_open == 2; }));
   RawClient next(server.port());
   next.send(get("/"));
   held.take()->send({});
-  EXPECT_EQ(next.read_answer().status, 200);
+  EXPECT_EQ(next.read_response().status, 200);
   server.stop();
   EXPECT_EQ(refused, std::vector<int>{503});
 }
@@ -465,14 +465,14 @@ TEST(HttpClients, BodiesAreBoundedTogether) {
   first.send(post("/", std::string(1000, 'a')));
   auto exchange = held.take();
   second.send(post("/", std::string(1000, 'b')));
-  EXPECT_EQ(second.read_answer().status, 503);
+  EXPECT_EQ(second.read_response().status, 503);
   exchange->send({});
-  EXPECT_EQ(first.read_answer().status, 200);
+  EXPECT_EQ(first.read_response().status, 200);
   exchange.reset();
   EXPECT_TRUE(eventually([&] { return server->counts().n_busy == 0; }));
   third.send(post("/", std::string(1000, 'c')));
   held.take()->send({});
-  EXPECT_EQ(third.read_answer().status, 200);
+  EXPECT_EQ(third.read_response().status, 200);
 }
 
 TEST(HttpClients, PostedCallsRunInOrderOnTheServersThread) {

@@ -38,7 +38,7 @@ TEST(HttpLife, ListensAtTheAddressThatItReports) {
   EXPECT_EQ(server->addresses().front(), "http://127.0.0.1:" + std::to_string(server.port()));
   RawClient client(server.port());
   client.send(get("/"));
-  EXPECT_EQ(client.read_answer().body, "hello");
+  EXPECT_EQ(client.read_response().body, "hello");
 }
 
 TEST(HttpLife, PeersAreNamed) {
@@ -72,7 +72,7 @@ TEST(HttpLife, UnixSocketsAreMadeAndRemoved) {
     EXPECT_EQ(server->addresses().front(), "unix:" + path);
     RawClient client(path);
     client.send(get("/"));
-    EXPECT_EQ(client.read_answer().body, "hello");
+    EXPECT_EQ(client.read_response().body, "hello");
     // A running server is not replaced.
     EXPECT_THROW(HttpServer({.host = path}, say_hello), Error);
   }
@@ -89,7 +89,7 @@ TEST(HttpLife, ListensAtSeveralHosts) {
     RawClient by_port(server.port()), by_path(path);
     for (RawClient* client : {&by_port, &by_path}) {
       client->send(get("/"));
-      EXPECT_EQ(client->read_answer().body, "hello");
+      EXPECT_EQ(client->read_response().body, "hello");
     }
   }
   EXPECT_FALSE(std::filesystem::exists(path));
@@ -106,7 +106,7 @@ TEST(HttpLife, AHostMayIncludeOthers) {
     EXPECT_EQ(server->included_hosts().size(), n) << hosts;
     RawClient client(server.port());
     client.send(get("/"));
-    EXPECT_EQ(client.read_answer().body, "hello");
+    EXPECT_EQ(client.read_response().body, "hello");
   }
   const ListeningSockets sockets("127.0.0.1,0.0.0.0", 0);
   const std::string port = ":" + std::to_string(sockets.port());
@@ -142,7 +142,7 @@ TEST(HttpLife, UnixSocketsThatWereLeftAreReplaced) {
   RunningServer server(say_hello, {.host = path});
   RawClient client(path);
   client.send(get("/"));
-  EXPECT_EQ(client.read_answer().body, "hello");
+  EXPECT_EQ(client.read_response().body, "hello");
 }
 
 TEST(HttpLife, OtherFilesAreNotReplaced) {
@@ -158,7 +158,7 @@ TEST(HttpLife, SocketsAreInherited) {
   EXPECT_EQ(server.port(), sockets.port());
   RawClient client(server.port());
   client.send(get("/"));
-  EXPECT_EQ(client.read_answer().body, "hello");
+  EXPECT_EQ(client.read_response().body, "hello");
 }
 
 TEST(HttpLife, RequestsWaitForRun) {
@@ -166,7 +166,7 @@ TEST(HttpLife, RequestsWaitForRun) {
   RawClient client(server.port());
   client.send(get("/"));
   std::thread thread([&] { server.run(); });
-  EXPECT_EQ(client.read_answer().body, "hello");
+  EXPECT_EQ(client.read_response().body, "hello");
   server.stop();
   thread.join();
 }
@@ -196,11 +196,11 @@ TEST(HttpLife, DrainsRequestsInProgress) {
   EXPECT_TRUE(eventually([&] { return !RawClient().connect(server.port()); }));
   reading.send(get("/").substr(10));
   held.take()->send({.body = "read"});
-  const auto got = reading.read_answer();
+  const auto got = reading.read_response();
   EXPECT_EQ(got.body, "read");
   EXPECT_EQ(got.headers.at("connection"), "close");
   first->send({.body = "waited"});
-  EXPECT_EQ(waiting.read_answer().headers.at("connection"), "close");
+  EXPECT_EQ(waiting.read_response().headers.at("connection"), "close");
   EXPECT_TRUE(waiting.at_end());
   second->write("last");
   second->end();
@@ -225,7 +225,7 @@ TEST(HttpLife, DrainingServesAllAcceptedConnections) {
   }
   server->stop_accepting();
   goes_on.set_value();
-  for (RawClient& client : clients) EXPECT_EQ(client.read_answer().body, "hello");
+  for (RawClient& client : clients) EXPECT_EQ(client.read_response().body, "hello");
   EXPECT_EQ(n_handled, 50);
 }
 
@@ -252,7 +252,7 @@ TEST(HttpLife, StopsAtOnce) {
     writer.join();
     EXPECT_EQ(n_calls, static_cast<int>(exchanges.size()));
     for (RawClient& client : clients) {
-      client.read_answer();
+      client.read_response();
       EXPECT_TRUE(client.at_end());
     }
     EXPECT_EQ(server->counts().n_open, 0);
@@ -279,7 +279,7 @@ TEST(HttpLife, WithoutDescriptorsConnectionsWait) {
   RunningServer server(say_hello);
   RawClient served(server.port()), waiting;
   served.send(get("/"));
-  EXPECT_EQ(served.read_answer().body, "hello");
+  EXPECT_EQ(served.read_response().body, "hello");
   const int next = ::dup(0);
   {
     const DescriptorLimit limit(static_cast<rlim_t>(next) + 1);
@@ -288,12 +288,12 @@ TEST(HttpLife, WithoutDescriptorsConnectionsWait) {
     waiting.send(get("/"));
     for (int i = 0; i < 100; ++i) {
       served.send(get("/"));
-      EXPECT_EQ(served.read_answer().body, "hello");
+      EXPECT_EQ(served.read_response().body, "hello");
     }
     EXPECT_EQ(server->counts().n_accepted, 1);
   }
   ::close(next);
-  EXPECT_EQ(waiting.read_answer().body, "hello");
+  EXPECT_EQ(waiting.read_response().body, "hello");
 }
 
 TEST(HttpLife, ThousandsOfStreamsAndIdleConnections) {
@@ -329,7 +329,7 @@ TEST(HttpLife, ThousandsOfStreamsAndIdleConnections) {
     });
   }
   for (int i = 0; i < kStreams; ++i) {
-    const auto got = streaming[static_cast<std::size_t>(i)].read_answer();
+    const auto got = streaming[static_cast<std::size_t>(i)].read_response();
     ASSERT_TRUE(got.complete);
     std::string expected;
     for (int p = 0; p < kPieces; ++p) expected += "/" + std::to_string(i);
@@ -340,7 +340,7 @@ TEST(HttpLife, ThousandsOfStreamsAndIdleConnections) {
   // All are kept, and any of them is served.
   idle[1234].send(get("/"));
   held.take()->send({.body = "awake"});
-  EXPECT_EQ(idle[1234].read_answer().body, "awake");
+  EXPECT_EQ(idle[1234].read_response().body, "awake");
   EXPECT_EQ(server->counts().n_accepted, kIdle + kStreams);
 }
 
@@ -424,7 +424,7 @@ TEST(HttpLife, DamagedRequestsGetAResponseOrAnEnd) {
   EXPECT_EQ(server->counts().n_busy, 0);
   RawClient client(server.port());
   client.send(get("/"));
-  EXPECT_EQ(client.read_answer().body, "hello");
+  EXPECT_EQ(client.read_response().body, "hello");
 }
 
 }  // namespace

@@ -100,11 +100,11 @@ TEST_F(HttpSink, GetsABodyLargerThanMemoryAllows) {
   const auto got = sink_now();
   take_all(*got, body.size());
   sender.join();
-  EXPECT_EQ(client.read_answer().body, "0 held, " + std::to_string(body.size()) + " in the sink");
+  EXPECT_EQ(client.read_response().body, "0 held, " + std::to_string(body.size()) + " in the sink");
   EXPECT_EQ(got->body(), body);
   EXPECT_GT(got->n_pieces(), 4);
   client.send(post("/other", "abc"));  // The connection is kept, and has no sink then.
-  EXPECT_EQ(client.read_answer().body, "3 held, 0 in the sink");
+  EXPECT_EQ(client.read_response().body, "3 held, 0 in the sink");
 }
 
 TEST_F(HttpSink, ASlowSinkStopsItsClientOnly) {
@@ -113,11 +113,11 @@ TEST_F(HttpSink, ASlowSinkStopsItsClientOnly) {
   const auto got = sink_now();
   EXPECT_TRUE(eventually([&] { return got->n_pieces() == 1; }));
   other.send(post("/other", "abc"));
-  EXPECT_EQ(other.read_answer().status, 200);
+  EXPECT_EQ(other.read_response().status, 200);
   EXPECT_EQ(got->n_pieces(), 1);
   take_all(*got, large_body().size());
   sender.join();
-  EXPECT_EQ(client.read_answer().status, 200);
+  EXPECT_EQ(client.read_response().status, 200);
 }
 
 TEST_F(HttpSink, TakesChunkedAndEmptyBodies) {
@@ -127,21 +127,21 @@ TEST_F(HttpSink, TakesChunkedAndEmptyBodies) {
       "chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");
   const auto got = sink_now();
   EXPECT_TRUE(eventually([&] { return got->take(); }));
-  EXPECT_EQ(client.read_answer().body, "0 held, 5 in the sink");
+  EXPECT_EQ(client.read_response().body, "0 held, 5 in the sink");
   client.send(post("/upload", ""));
-  EXPECT_EQ(client.read_answer().body, "0 held, 0 in the sink");
+  EXPECT_EQ(client.read_response().body, "0 held, 0 in the sink");
 }
 
 TEST_F(HttpSink, TooLargeBodiesAreRefused) {
   RawClient announced(server.port()), chunked(server.port()), other(server.port());
   announced.send("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n");
-  const auto answer = announced.read_answer();
+  const auto answer = announced.read_response();
   EXPECT_EQ(answer.status, 413);
   EXPECT_THAT(answer.body, HasSubstr(std::to_string(8 << 20)));
   chunked.send("POST /upload HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1000000\r\n");
-  EXPECT_EQ(chunked.read_answer().status, 413);
+  EXPECT_EQ(chunked.read_response().status, 413);
   other.send("POST /other HTTP/1.1\r\nHost: a\r\nContent-Length: 1048577\r\n\r\n");
-  EXPECT_EQ(other.read_answer().status, 413);
+  EXPECT_EQ(other.read_response().status, 413);
 }
 
 TEST_F(HttpSink, ClientsThatGoDropTheirSink) {

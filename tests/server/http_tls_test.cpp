@@ -288,7 +288,7 @@ TEST_F(HttpTls, PlainHttpRequestsGetAnExplanation) {
   for (const std::string& text : {get("/"), post("/x", "{}"), std::string("hello\r\n")}) {
     RawClient client(server.port());
     client.send(text);
-    const auto answer = client.read_answer();
+    const auto answer = client.read_response();
     EXPECT_EQ(answer.status, 400);
     EXPECT_THAT(answer.body, HasSubstr("https://"));
     EXPECT_TRUE(client.at_end());

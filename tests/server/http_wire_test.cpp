@@ -48,7 +48,7 @@ class HttpWire : public testing::Test {
     RawClient one(server.port());
     one.send(bytes);
     one.end_sending();
-    const RawClient::Answer answer = one.read_answer();
+    const RawClient::Response answer = one.read_response();
     EXPECT_TRUE(answer.complete) << bytes;
     EXPECT_EQ(answer.headers.at("connection"), "close") << bytes;
     EXPECT_TRUE(one.at_end()) << bytes;
@@ -58,7 +58,7 @@ class HttpWire : public testing::Test {
 
 TEST_F(HttpWire, ResponsesHaveALength) {
   client.send(get("/a%20b?c=d"));
-  const auto got = client.read_answer();
+  const auto got = client.read_response();
   EXPECT_EQ(got.status, 200);
   EXPECT_EQ(got.body, "GET /a b [c=d] ");
   EXPECT_EQ(got.headers.at("content-type"), "text/plain");
@@ -69,7 +69,7 @@ TEST_F(HttpWire, ResponsesHaveALength) {
 TEST_F(HttpWire, ConnectionsAreKept) {
   for (int i = 0; i < 5; ++i) {
     client.send(post("/x", std::to_string(i)));
-    EXPECT_EQ(client.read_answer().body, "POST /x [] " + std::to_string(i));
+    EXPECT_EQ(client.read_response().body, "POST /x [] " + std::to_string(i));
   }
   EXPECT_EQ(server->counts().n_accepted, 1);
   EXPECT_EQ(server->counts().n_requests, 5);
@@ -77,14 +77,14 @@ TEST_F(HttpWire, ConnectionsAreKept) {
 
 TEST_F(HttpWire, ConnectionsEndWhereTheClientSaysSo) {
   client.send(get("/x", "Connection: close\r\n"));
-  EXPECT_EQ(client.read_answer().headers.at("connection"), "close");
+  EXPECT_EQ(client.read_response().headers.at("connection"), "close");
   EXPECT_TRUE(client.at_end());
 }
 
 TEST_F(HttpWire, BytesMayComeOneByOne) {
   for (const char c : post("/x", "body") + get("/y")) client.send({&c, 1});
-  EXPECT_EQ(client.read_answer().body, "POST /x [] body");
-  EXPECT_EQ(client.read_answer().body, "GET /y [] ");
+  EXPECT_EQ(client.read_response().body, "POST /x [] body");
+  EXPECT_EQ(client.read_response().body, "GET /y [] ");
 }
 
 TEST_F(HttpWire, PipelinedRequestsGetResponsesInOrder) {
@@ -92,7 +92,7 @@ TEST_F(HttpWire, PipelinedRequestsGetResponsesInOrder) {
   for (int i = 0; i < 100; ++i) bytes += i % 3 == 0 ? get("/stream") : post("/x", std::to_string(i));
   client.send(bytes);
   for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(client.read_answer().body, i % 3 == 0 ? kStreamed : "POST /x [] " + std::to_string(i));
+    EXPECT_EQ(client.read_response().body, i % 3 == 0 ? kStreamed : "POST /x [] " + std::to_string(i));
   }
 }
 
@@ -107,7 +107,7 @@ TEST_F(HttpWire, StreamsAreChunks) {
 
 TEST_F(HttpWire, OldClientsGetNoChunksAndAnEnd) {
   client.send("GET /stream HTTP/1.0\r\n\r\n");
-  const auto got = client.read_answer();
+  const auto got = client.read_response();
   EXPECT_EQ(got.headers.count("transfer-encoding"), 0U);
   EXPECT_EQ(got.headers.at("connection"), "close");
   EXPECT_EQ(got.body, kStreamed);
@@ -116,20 +116,20 @@ TEST_F(HttpWire, OldClientsGetNoChunksAndAnEnd) {
 TEST_F(HttpWire, OldClientsKeepConnectionsWhereTheyAsk) {
   for (int i = 0; i < 3; ++i) {
     client.send("GET /x HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-    EXPECT_EQ(client.read_answer().headers.at("connection"), "keep-alive");
+    EXPECT_EQ(client.read_response().headers.at("connection"), "keep-alive");
   }
   client.send("GET /x HTTP/1.0\r\n\r\n");
-  EXPECT_EQ(client.read_answer().headers.at("connection"), "close");
+  EXPECT_EQ(client.read_response().headers.at("connection"), "close");
   EXPECT_TRUE(client.at_end());
 }
 
 TEST_F(HttpWire, HeadHasTheHeadOfGet) {
   client.send("HEAD /x HTTP/1.1\r\nHost: a\r\n\r\n");
-  EXPECT_EQ(client.read_answer(true).headers.at("content-length"), "11");
+  EXPECT_EQ(client.read_response(true).headers.at("content-length"), "11");
   client.send("HEAD /stream HTTP/1.1\r\nHost: a\r\n\r\n");
-  EXPECT_EQ(client.read_answer(true).headers.at("transfer-encoding"), "chunked");
+  EXPECT_EQ(client.read_response(true).headers.at("transfer-encoding"), "chunked");
   client.send(get("/y"));
-  EXPECT_EQ(client.read_answer().body, "GET /y [] ");
+  EXPECT_EQ(client.read_response().body, "GET /y [] ");
 }
 
 TEST_F(HttpWire, ChunkedBodiesAreRead) {
@@ -137,8 +137,8 @@ TEST_F(HttpWire, ChunkedBodiesAreRead) {
       "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n"
       "5\r\nhello\r\n1;ext=\"v\"\r\n \r\n05\r\nworld\r\n0\r\nAuthorization: none\r\n\r\n" +
       get("/next"));
-  EXPECT_EQ(client.read_answer().body, "POST /x [] hello world");
-  EXPECT_EQ(client.read_answer().body, "GET /next [] ");
+  EXPECT_EQ(client.read_response().body, "POST /x [] hello world");
+  EXPECT_EQ(client.read_response().body, "GET /next [] ");
 }
 
 TEST_F(HttpWire, TrailerFieldsAreNotHeaders) {
@@ -151,7 +151,7 @@ TEST_F(HttpWire, TrailerFieldsAreNotHeaders) {
   });
   RawClient one(other.port());
   one.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nAuthorization: x\r\n\r\n");
-  EXPECT_EQ(one.read_answer().status, 200);
+  EXPECT_EQ(one.read_response().status, 200);
   const std::lock_guard lock(mutex);
   EXPECT_THAT(seen, ElementsAre("Host", "Transfer-Encoding"));
 }
@@ -160,24 +160,24 @@ TEST_F(HttpWire, ContinueIsSentBeforeBodies) {
   client.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(client.read_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   client.send("body");
-  EXPECT_EQ(client.read_answer().body, "POST /x [] body");
+  EXPECT_EQ(client.read_response().body, "POST /x [] body");
 }
 
 TEST_F(HttpWire, NoContinueForBodiesThatAreTooLarge) {
   client.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 1048577\r\nExpect: 100-continue\r\n\r\n");
-  EXPECT_EQ(client.read_answer().status, 413);
+  EXPECT_EQ(client.read_response().status, 413);
 }
 
 TEST_F(HttpWire, EmptyLinesBetweenRequestsAreSkipped) {
   client.send("\r\n\r\n" + post("/x", "1") + "\r\n" + get("/y"));
-  EXPECT_EQ(client.read_answer().body, "POST /x [] 1");
-  EXPECT_EQ(client.read_answer().body, "GET /y [] ");
+  EXPECT_EQ(client.read_response().body, "POST /x [] 1");
+  EXPECT_EQ(client.read_response().body, "GET /y [] ");
 }
 
 TEST_F(HttpWire, BodiesMayBeAsLargeAsTheBound) {
   const std::string body(1 << 20, 'b');
   client.send(post("/x", body));
-  EXPECT_EQ(client.read_answer().body, "POST /x [] " + body);
+  EXPECT_EQ(client.read_response().body, "POST /x [] " + body);
 }
 
 TEST_F(HttpWire, TooLargeRequestsAreRefused) {
@@ -263,22 +263,22 @@ TEST_F(HttpWire, SecondReadingsOfAHeadAreRefused) {
 
 TEST_F(HttpWire, FoldedHeadersAreOneHeader) {
   client.send("POST /x HTTP/1.1\r\nHost: a\r\nA: b\r\n Content-Length: 30\r\n\r\n" + get("/y"));
-  EXPECT_EQ(client.read_answer().body, "POST /x [] ");
-  EXPECT_EQ(client.read_answer().body, "GET /y [] ");
+  EXPECT_EQ(client.read_response().body, "POST /x [] ");
+  EXPECT_EQ(client.read_response().body, "GET /y [] ");
 }
 
 TEST_F(HttpWire, ManyHeadersAndPathsUpwardsAreBytes) {
   std::string headers;
   for (int i = 0; i < 500; ++i) headers += "A: \r\n";
   client.send(get("/../../etc/passwd", headers));
-  EXPECT_EQ(client.read_answer().body, "GET /../../etc/passwd [] ");
+  EXPECT_EQ(client.read_response().body, "GET /../../etc/passwd [] ");
   for (int i = 0; i < 5000; ++i) headers += "A: \r\n";
   EXPECT_EQ(refusal_of(get("/", headers)), 431);
 }
 
 TEST_F(HttpWire, AbsoluteTargetsAreServed) {
   client.send("GET http://other/x?y HTTP/1.1\r\nHost: a\r\n\r\n");
-  EXPECT_EQ(client.read_answer().body, "GET /x [y] ");
+  EXPECT_EQ(client.read_response().body, "GET /x [y] ");
 }
 
 TEST_F(HttpWire, RefusalsHaveTheUsersBody) {
@@ -287,7 +287,7 @@ TEST_F(HttpWire, RefusalsHaveTheUsersBody) {
                       }});
   RawClient one(other.port());
   one.send("nonsense\r\n\r\n");
-  const auto got = one.read_answer();
+  const auto got = one.read_response();
   EXPECT_EQ(got.headers.at("content-type"), "application/json");
   EXPECT_THAT(got.body, StartsWith("{\"400\":\"malformed request"));
 }
@@ -313,7 +313,7 @@ TEST_F(HttpWire, AbortedResponsesHaveNoEnd) {
   });
   RawClient one(other.port());
   one.send(get("/"));
-  const auto got = one.read_answer();
+  const auto got = one.read_response();
   EXPECT_EQ(got.body, "some");
   EXPECT_FALSE(got.complete);
   EXPECT_TRUE(one.at_end());

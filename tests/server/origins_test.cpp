@@ -17,7 +17,7 @@ HttpRequest request_to(std::string host, std::string origin = "") {
 
 /// The code of the error, or "".
 std::string refusal(const std::string& host, const std::string& origin = "", const OriginRules& rules = {}) {
-  const auto error = refuse_stranger(request_to(host, origin), rules);
+  const auto error = refuse_foreign_origin(request_to(host, origin), rules);
   return error ? error->code : "";
 }
 
@@ -91,7 +91,7 @@ TEST(Origins, AListHoldsWithKeysToo) {
   EXPECT_EQ(refusal("chat.example.com", "https://evil.example", rules), "foreign_origin");
   const HttpRequest evil = request_to("chat.example.com", "https://evil.example");
   EXPECT_EQ(header(cors_headers(evil, rules), "Access-Control-Allow-Origin"), "");
-  EXPECT_THAT(refuse_stranger(evil, rules)->what(), testing::Not(HasSubstr("API key")));
+  EXPECT_THAT(refuse_foreign_origin(evil, rules)->what(), testing::Not(HasSubstr("API key")));
 }
 
 TEST(Origins, WithoutTheGuardAllAreServed) {
@@ -99,10 +99,10 @@ TEST(Origins, WithoutTheGuardAllAreServed) {
 }
 
 TEST(Origins, MessagesSayWhichHostAndWhatToDo) {
-  const auto host = refuse_stranger(request_to("chat.example.com"), {});
+  const auto host = refuse_foreign_origin(request_to("chat.example.com"), {});
   EXPECT_EQ(host->status, 403);
   EXPECT_THAT(host->what(), HasSubstr("--allowed-host chat.example.com"));
-  const auto origin = refuse_stranger(request_to("localhost", "https://chat.example.com"), {});
+  const auto origin = refuse_foreign_origin(request_to("localhost", "https://chat.example.com"), {});
   EXPECT_THAT(origin->what(), HasSubstr("'https://chat.example.com'"));
 }
 
@@ -124,11 +124,11 @@ TEST(Origins, PreflightAllowsWhatThePageAsksFor) {
   HttpRequest request = request_to("localhost", "http://localhost:3000");
   request.headers.emplace_back("Access-Control-Request-Headers", "authorization,x-stainless-os");
   request.headers.emplace_back("Access-Control-Request-Private-Network", "true");
-  const HttpAnswer answer = preflight_answer(request);
+  const HttpResponse answer = preflight_response(request);
   EXPECT_EQ(answer.status, 204);
   EXPECT_EQ(header(answer.headers, "Access-Control-Allow-Headers"), "authorization,x-stainless-os");
   EXPECT_EQ(header(answer.headers, "Access-Control-Allow-Private-Network"), "true");
-  EXPECT_THAT(header(preflight_answer(request_to("localhost")).headers, "Access-Control-Allow-Headers"),
+  EXPECT_THAT(header(preflight_response(request_to("localhost")).headers, "Access-Control-Allow-Headers"),
               HasSubstr("Authorization"));
 }
 

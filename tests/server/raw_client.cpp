@@ -114,8 +114,8 @@ bool RawClient::at_end() {
   return received_.empty() && !fill() && errno != EAGAIN;
 }
 
-RawClient::Answer RawClient::read_answer(bool head_only) {
-  Answer answer;
+RawClient::Response RawClient::read_response(bool head_only) {
+  Response answer;
   std::string_view rest;
   const std::string head = read_until("\r\n\r\n");
   if (!head.ends_with("\r\n\r\n") || !head.starts_with("HTTP/1.1 ")) return answer;

@@ -29,14 +29,14 @@ class RawClient {
   /// Closes the socket. With `reset` the server sees an error instead of an end.
   void close(bool reset = false);
 
-  struct Answer {
+  struct Response {
     int status = 0;                              ///< 0: no response came.
     std::map<std::string, std::string> headers;  ///< Names in lower case.
     std::string body;
     bool complete = false;  ///< The body ended as its head announced.
   };
-  Answer read_answer(bool head_only = false);
-  /// Reads until `bytes` bytes have come, or the end; they stay for read_answer().
+  Response read_response(bool head_only = false);
+  /// Reads until `bytes` bytes have come, or the end; they stay for read_response().
   std::string_view peek(std::size_t bytes);
   /// The bytes up to the string `end`, or to the end of the connection.
   std::string read_until(std::string_view end);

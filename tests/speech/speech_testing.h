@@ -180,10 +180,10 @@ struct TinyModel {
 };
 
 /// Tones that come and go.
-inline Sound tones(double seconds, double loudness = 0.2) {
-  Sound sound;
-  for (int i = 0; i < static_cast<int>(seconds * Sound::kSampleRate); ++i) {
-    const double t = static_cast<double>(i) / Sound::kSampleRate * 2.0 * std::numbers::pi;
+inline Audio tones(double seconds, double loudness = 0.2) {
+  Audio sound;
+  for (int i = 0; i < static_cast<int>(seconds * Audio::kSampleRate); ++i) {
+    const double t = static_cast<double>(i) / Audio::kSampleRate * 2.0 * std::numbers::pi;
     sound.samples.push_back(static_cast<float>(
         loudness * (std::sin(300.0 * t) * std::sin(0.7 * t) + std::sin(1100.0 * t) * std::sin(1.3 * t))));
   }

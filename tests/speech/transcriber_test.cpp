@@ -46,7 +46,7 @@ class Golden : public testing::Test {
   }
   Transcriber::Impl& impl() { return transcriber_->impl(); }
   std::vector<float> first_window() {
-    const Sound sound = read_sound_file(speech_dir() / "sound.wav");
+    const Audio sound = read_audio_file(speech_dir() / "sound.wav");
     return impl().mels(sound.samples, 0, impl().loudest(sound.samples));
   }
 
@@ -79,7 +79,7 @@ TEST_F(Golden, EncoderAndDecoderMatchTransformers) {
 TEST_F(Golden, SegmentsMatchTransformers) {
   TranscribeParams params = plain("german");
   params.max_tokens = 32;
-  const Transcript transcript = transcriber_->transcribe(read_sound_file(speech_dir() / "sound.wav"), params);
+  const Transcript transcript = transcriber_->transcribe(read_audio_file(speech_dir() / "sound.wav"), params);
   EXPECT_EQ(transcript.language, "de");
   const nlohmann::json& segments = expected_["segments"];
   ASSERT_EQ(transcript.segments.size(), segments.size());
@@ -101,7 +101,7 @@ TEST_F(Golden, SegmentsMatchTransformers) {
 
 TEST_F(Golden, DetectsTheLanguageOfTransformers) {
   const Transcript transcript =
-      transcriber_->transcribe(read_sound_file(speech_dir() / "sound.wav"), plain(""));
+      transcriber_->transcribe(read_audio_file(speech_dir() / "sound.wav"), plain(""));
   EXPECT_EQ(transcript.language, expected_["language"].get<std::string>());
   EXPECT_EQ(transcriber_->info().languages, (std::vector<std::string>{"en", "zh", "de", "es"}));
   EXPECT_THROW(transcriber_->check({.language = "french"}), Error);
@@ -160,7 +160,7 @@ TEST(WhisperFolder, OtherNetworksAreRefused) {
 }
 
 TEST(Mels, MatchTransformers) {
-  const Sound sound = read_sound_file(speech_dir() / "sound.wav");
+  const Audio sound = read_audio_file(speech_dir() / "sound.wav");
   for (const int n_mels : {80, 128}) {
     audio::Spectrogram spectrogram(n_mels, 300, open_devices({"cpu"}), {.n_threads = 1});
     const std::vector<float> expected =
@@ -234,7 +234,7 @@ TEST(Transcriber, SilenceAndVeryShortAudioHaveNoText) {
     EXPECT_EQ(to_vtt(transcript), "WEBVTT\n\n");
   }
   // A silent window between others is skipped.
-  Sound sound = tones(1.0);
+  Audio sound = tones(1.0);
   sound.samples.resize(48000, 0.0f);
   for (const TranscribedSegment& segment : transcriber->transcribe(sound, plain()).segments)
     EXPECT_LT(segment.start, 2.0);

@@ -26,7 +26,7 @@ TEST_P(Vision, MatchesTransformersWithAnyThreadCount) {
   for (const int n_threads : {1, 2}) {
     const auto vision =
         VisionModel::load(dir() / "mmproj.gguf", {.devices = {"cpu"}, .n_threads = n_threads});
-    const auto encoded = vision->encode(test::tiny_picture(GetParam()));
+    const auto encoded = vision->encode(test::tiny_image(GetParam()));
     ASSERT_EQ(encoded->rows.size(), expected.size());
     const double difference = test::nmse(encoded->rows, expected);
     RecordProperty("nmse", testing::PrintToString(difference));
@@ -38,7 +38,7 @@ TEST_P(Vision, MatchesTransformersWithAnyThreadCount) {
 
 TEST_P(Vision, CachesRepeatedImages) {
   const auto vision = VisionModel::load(dir() / "mmproj.gguf", {.devices = {"cpu"}});
-  const Image picture = test::tiny_picture(GetParam());
+  const Image picture = test::tiny_image(GetParam());
   Image other = picture;
   other.rgb[100] ^= 1;
   const auto first = vision->encode(picture);
@@ -57,7 +57,7 @@ TEST_P(Vision, CachesRepeatedImages) {
 
 TEST_P(Vision, EncodingCanBeCancelled) {
   const auto vision = VisionModel::load(dir() / "mmproj.gguf", {.devices = {"cpu"}});
-  const Image picture = test::tiny_picture(GetParam());
+  const Image picture = test::tiny_image(GetParam());
   try {
     vision->encode(picture, [] { return false; });
     ADD_FAILURE() << "not cancelled";
@@ -71,9 +71,9 @@ TEST_P(Vision, EncodingCanBeCancelled) {
 TEST_P(Vision, PlacesImagesAtMarks) {
   const auto vision = VisionModel::load(dir() / "mmproj.gguf", {.devices = {"cpu"}});
   const auto model = Model::load(test::golden_dir() / "gemma3" / "model.gguf");
-  const std::string mark = make_media_mark();
-  EXPECT_NE(mark, make_media_mark());
-  const std::shared_ptr<const EncodedMedia> images[] = {vision->encode(test::tiny_picture(GetParam()))};
+  const std::string mark = make_media_marker();
+  EXPECT_NE(mark, make_media_marker());
+  const std::shared_ptr<const EncodedMedia> images[] = {vision->encode(test::tiny_image(GetParam()))};
   const std::vector<PromptPiece> prompt = {
       {"a ", true}, {"question " + mark + " of", false}, {" somebody", true}};
   const PromptWithMedia placed = place_media(model->tokenizer(), prompt, images, mark);
@@ -248,7 +248,7 @@ TEST(VisionModel, GoesWithItsOwnTextModelsOnly) {
   EXPECT_THROW(deep->check_fits(model->info().architecture, model->info().n_embd), Error);
 }
 
-TEST(VisionModel, PicturesKeepTheirShapeWhereTheModelCan) {
+TEST(VisionModel, ImagesKeepTheirShapeWhereTheModelCan) {
   const auto vision =
       VisionModel::load(test::vision_dir() / "qwen25vl" / "mmproj.gguf", {.devices = {"cpu"}});
   const auto grid_of = [&](int width, int height) {
@@ -269,7 +269,7 @@ TEST(VisionModel, PicturesKeepTheirShapeWhereTheModelCan) {
 
 /// Two images of one colour, one in landscape and one in portrait format: their tiles are the same, their
 /// positions are not.
-TEST(VisionModel, PicturesWhoseTilesLieOtherwiseAreNotTheSame) {
+TEST(VisionModel, ImagesWithOtherTilesAreNotTheSame) {
   const auto vision =
       VisionModel::load(test::vision_dir() / "idefics3" / "mmproj.gguf", {.devices = {"cpu"}});
   const auto texts_of = [](const EncodedMedia& encoded) {
@@ -284,7 +284,7 @@ TEST(VisionModel, PicturesWhoseTilesLieOtherwiseAreNotTheSame) {
   EXPECT_NE(lies->id, stands->id);
 }
 
-TEST(VisionModel, PicturesWithoutPixelsAreRefused) {
+TEST(VisionModel, ImagesWithoutPixelsAreRejected) {
   const auto vision = VisionModel::load(test::vision_dir() / "gemma3" / "mmproj.gguf", {.devices = {"cpu"}});
   EXPECT_THROW(vision->encode({}), Error);
   EXPECT_THROW(vision->encode({4, 4, std::vector<std::uint8_t>(47)}), Error);
@@ -354,7 +354,7 @@ TEST_P(VisionAndText, LogitsAfterImagesMatchTransformers) {
   const std::filesystem::path dir = test::vision_dir() / GetParam().vision;
   const auto vision = VisionModel::load(dir / "mmproj.gguf", {.devices = {"cpu"}});
   const auto model = Model::load(test::golden_dir() / GetParam().text / "model.gguf");
-  const auto image = vision->encode(test::tiny_picture(GetParam().vision));
+  const auto image = vision->encode(test::tiny_image(GetParam().vision));
   const PromptWithMedia prompt = read_prompt(dir, image);
   ASSERT_EQ(prompt.parts.size(), 2u);
   Context context(model, {.n_ctx = 128, .k_type = CacheType::kF32, .v_type = CacheType::kF32});

@@ -31,7 +31,7 @@ inline Image read_pixels(const std::filesystem::path& path, int width, int heigh
   return image;
 }
 
-inline Image tiny_picture(const std::string& family) {
+inline Image tiny_image(const std::string& family) {
   return read_pixels(vision_dir() / family / "pixels.rgb",
                      family == "pixtral" || family.starts_with("qwen") ? 40 : 48, 48);
 }

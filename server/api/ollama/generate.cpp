@@ -53,9 +53,10 @@ CommonFields read_options(Fields& fields, Job& job) {
 void read_ollama_format(Fields& fields, CommonFields& common) {
   const Json* const format = fields.find("format");
   if (format == nullptr || *format == "") return;
-  if (format->is_object()) return set_grammar(common, schema_wish(*format, false, "format", common.warnings));
+  if (format->is_object())
+    return set_grammar(common, schema_request(*format, false, "format", common.warnings));
   if (*format != "json") throw bad_request("format", "'format' must be \"json\" or a JSON schema");
-  GrammarWish wish = object_wish();
+  GrammarRequest wish = object_request();
   wish.field = "format";
   set_grammar(common, std::move(wish));
 }
@@ -89,7 +90,7 @@ OllamaRequest read_request(Fields& fields, Job& job, OllamaForm form) {
   return request;
 }
 
-void submit_ollama(Job& job, OllamaStyle style, ReadAnswer answer, std::vector<Token> prompt,
+void submit_ollama(Job& job, OllamaStyle style, ReadResponse answer, std::vector<Token> prompt,
                    const RequestParams& params, int slot) {
   auto writer = std::make_unique<OllamaWriter>(std::move(style), job.model, std::move(answer));
   std::vector<std::vector<Token>> prompts;
@@ -111,7 +112,7 @@ std::string take_images(Fields& holder, MediaTaker& media) {
     marks += media.take("image", [&] {
       if (!(*images)[i].is_string()) throw bad_request(path, fmt::format("'{}' must be base64", path));
       const auto& text = (*images)[i].get_ref<const std::string&>();
-      return text.starts_with("data:") ? media.take_url(text, path) : media.take_picture(text, path);
+      return text.starts_with("data:") ? media.take_url(text, path) : media.take_image(text, path);
     });
   }
   return marks;
@@ -308,7 +309,7 @@ void ollama_chat(Job& job) {
   turn.reasoning_effort = read_effort(fields);
   read_template_variables(fields, turn);
   fields.done();
-  ReadAnswer answer;
+  ReadResponse answer;
   answer.tools = turn.tools;
   const int slot = request.common.slot;
   ChatOrder order = make_order(job, std::move(turn), std::move(request.common), media.finish());
@@ -340,7 +341,7 @@ void ollama_generate(Job& job) {
   const Json* const context = fields.array("context");
   fields.string("suffix");
   fields.done();
-  ReadAnswer answer;
+  ReadResponse answer;
   const int slot = request.common.slot;
   ChatOrder order = make_order(job, std::move(turn), std::move(request.common), media.finish());
   if (context != nullptr) {

@@ -215,7 +215,7 @@ void ollama_pull(Job& job) {
             "machine, and start the server again",
             name.substr(0, 200), name.substr(0, 200)));
   if (!stream) return job.send({{"status", "success"}});
-  HttpAnswer answer{.content_type = "application/x-ndjson", .headers = stream_headers(job.headers())};
+  HttpResponse answer{.content_type = "application/x-ndjson", .headers = stream_headers(job.headers())};
   for (const char* status : {"the model is served already", "success"})
     answer.body += to_text({{"status", status}}) + "\n";
   job.exchange->send(std::move(answer));

@@ -46,7 +46,7 @@ void OllamaWriter::add_line(std::string& out, Json json) {
 Json OllamaWriter::calls_json(std::size_t first, std::size_t end) const {
   Json calls = Json::array();
   for (std::size_t i = first; i < end; ++i) {
-    const ToolCall& call = answer_.calls[i];
+    const ToolCall& call = response_.calls[i];
     calls.push_back(
         {{"id", call.id},
          {"function", {{"index", i}, {"name", call.name}, {"arguments", arguments_json(call.arguments)}}}});
@@ -61,7 +61,7 @@ void OllamaWriter::add(int /*choice*/, const Output& chunk, std::string& out) {
         logprobs_.push_back(logprob_json(token, model_->tokenizer()));
   if (!style_.context.empty())
     for (const OutputToken& token : chunk.tokens) style_.context.push_back(token.id);
-  for (const ResponseEvent& event : answer_.read(chunk, "call_"))
+  for (const ResponseEvent& event : response_.read(chunk, "call_"))
     if (style_.stream) tell(event, out);
 }
 
@@ -85,7 +85,7 @@ void OllamaWriter::tell(const ResponseEvent& event, std::string& out) {
 
 /// The counts, and the reason of the end.
 void OllamaWriter::add_end(Json& json) {
-  const CompletionStats& stats = answer_.stats;
+  const CompletionStats& stats = response_.stats;
   const auto total = std::chrono::steady_clock::now() - style_.start;
   json["total_duration"] = std::chrono::duration_cast<std::chrono::nanoseconds>(total).count();
   json["load_duration"] = style_.load_time.count();
@@ -97,13 +97,13 @@ void OllamaWriter::add_end(Json& json) {
 }
 
 void OllamaWriter::finish(std::string& out) {
-  const std::string_view reason = finish_reason(answer_.stop);
-  Json json = ollama_json(style_.form, style_.model, style_.stream ? "" : answer_.content, reason);
+  const std::string_view reason = finish_reason(response_.stop);
+  Json json = ollama_json(style_.form, style_.model, style_.stream ? "" : response_.content, reason);
   if (!style_.stream) {
     Json& message = message_of(json);
-    if (!answer_.reasoning.empty()) message["thinking"] = answer_.reasoning;
+    if (!response_.reasoning.empty()) message["thinking"] = response_.reasoning;
     // A call that was cut is left out, as in a stream.
-    const std::size_t n_calls = answer_.calls.size() - (answer_.is_calling ? 1 : 0);
+    const std::size_t n_calls = response_.calls.size() - (response_.is_calling ? 1 : 0);
     if (n_calls > 0) message["tool_calls"] = calls_json(0, n_calls);
   }
   add_end(json);

@@ -31,10 +31,10 @@ struct OllamaStyle {
   std::vector<Token> context = {};
 };
 
-class OllamaWriter : public AnswerWriter {
+class OllamaWriter : public ResponseWriter {
  public:
-  OllamaWriter(OllamaStyle style, std::shared_ptr<ServedModel> model, ReadAnswer answer)
-      : style_(std::move(style)), model_(std::move(model)), answer_(std::move(answer)) {}
+  OllamaWriter(OllamaStyle style, std::shared_ptr<ServedModel> model, ReadResponse answer)
+      : style_(std::move(style)), model_(std::move(model)), response_(std::move(answer)) {}
 
   bool streams() const override { return style_.stream; }
   ErrorShape shape() const override { return ErrorShape::kOllama; }
@@ -53,7 +53,7 @@ class OllamaWriter : public AnswerWriter {
 
   OllamaStyle style_;
   const std::shared_ptr<ServedModel> model_;
-  ReadAnswer answer_;
+  ReadResponse response_;
   Json logprobs_ = Json::array();  ///< Of tokens that no line has yet.
 };
 

@@ -55,9 +55,9 @@ void Conversation::tell(Kind kind, Writer request) noexcept {
 Message Conversation::wait(std::uint64_t request, const std::function<void()>& each_slice) {
   std::unique_lock lock(mutex_);
   for (;;) {
-    if (const auto at = answers_.find(request); at != answers_.end()) {
-      Answer answer = std::move(at->second);
-      answers_.erase(at);
+    if (const auto at = responses_.find(request); at != responses_.end()) {
+      Response answer = std::move(at->second);
+      responses_.erase(at);
       lock.unlock();
       if (answer.kind != Kind::kError) return std::move(answer.contents);
       Reader reader(answer.contents);
@@ -96,7 +96,7 @@ void Conversation::listen(std::unique_lock<std::mutex>& lock) {
   if (!why.empty()) lose(lock, why);
   if (message && why.empty()) {
     heard_ = true;
-    if (label.request != kNobody) answers_[label.request] = {label.kind, *std::move(message)};
+    if (label.request != kNobody) responses_[label.request] = {label.kind, *std::move(message)};
   }
   news_.notify_all();
 }

@@ -71,11 +71,11 @@ class Conversation {
   mutable std::mutex mutex_;        // Of all below.
   std::condition_variable news_;
   std::condition_variable_any loss_;
-  struct Answer {
-    Kind kind = Kind::kAnswer;
+  struct Response {
+    Kind kind = Kind::kResponse;
     Message contents;
   };
-  std::map<std::uint64_t, Answer> answers_;
+  std::map<std::uint64_t, Response> responses_;
   bool reading_ = false;
   std::string lost_;
   std::function<void()> when_lost_;

@@ -33,7 +33,7 @@ class Peers {
 
  private:
   struct Arrived {
-    Kind kind = Kind::kAnswer;
+    Kind kind = Kind::kResponse;
     Message contents;
   };
   struct Peer {

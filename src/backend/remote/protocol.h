@@ -42,7 +42,7 @@ enum class Kind : std::uint8_t {
   kDropDevice,  ///< device
   kEnd,         ///< The follower goes.
   // Of a follower.
-  kAnswer,
+  kResponse,
   kError,  ///< ErrorCode, text
 };
 inline constexpr std::size_t kKinds = std::size_t{1} + static_cast<std::size_t>(Kind::kError);
@@ -62,9 +62,9 @@ inline constexpr int kProtocol = 3;
 /// that other builds can read it, too.
 std::string build_name();
 
-/// The first bytes of a tensor, from one follower to another, with this number. The message has kind kAnswer,
-/// or kError with a string. The request to send is sent before the request to receive. So no follower waits
-/// for a message that comes after the follower's own wait.
+/// The first bytes of a tensor, from one follower to another, with this number. The message has kind
+/// kResponse, or kError with a string. The request to send is sent before the request to receive. So no
+/// follower waits for a message that comes after the follower's own wait.
 struct TransferEnd {
   std::uint64_t number = 0, bytes = 0;
   std::int32_t rank = 0;  ///< The other end.

@@ -109,7 +109,7 @@ class Server {
       throw Error(ErrorCode::kDevice,
                   "the leader has another version of weft; install the same one on all machines");
     if (label.kind == Kind::kPing) {
-      answer(label, Kind::kAnswer, Writer().raw(*message));
+      answer(label, Kind::kResponse, Writer().raw(*message));
       return;
     }
     if (label.kind == Kind::kLost) {
@@ -182,7 +182,7 @@ class Server {
       Reader reader(request->contents);
       try {
         Writer result;
-        if (carry_out(label, reader, result)) answer(label, Kind::kAnswer, std::move(result));
+        if (carry_out(label, reader, result)) answer(label, Kind::kResponse, std::move(result));
       } catch (const Error& error) {
         refuse(label, error.code(), error.what());
       } catch (const std::bad_alloc&) {
@@ -523,7 +523,7 @@ class Server {
 
   void send(std::uint64_t tensor, const TransferEnd& transfer) {
     Writer contents;
-    Kind kind = Kind::kAnswer;
+    Kind kind = Kind::kResponse;
     try {
       contents.raw(part(tensor, transfer.bytes));
     } catch (const std::exception& error) {

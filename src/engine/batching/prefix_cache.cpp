@@ -310,7 +310,7 @@ bool PrefixCache::evict(SeqId except) {
   return evict_first([&](SeqId seq) { return seq != except; });
 }
 
-void PrefixCache::evict_unsound() {
+void PrefixCache::evict_damaged() {
   std::erase_if(idle_, [&](SeqId seq) {
     if (context_.cache().intact(seq)) return false;
     empty(seq);

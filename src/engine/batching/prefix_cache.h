@@ -83,7 +83,7 @@ class PrefixCache {
   /// device first. False if there is none.
   bool evict(SeqId except = -1);
   /// Evicts idle sequences that a failed step has left undefined (KvCache::intact).
-  void evict_unsound();
+  void evict_damaged();
   /// Context shift: drops the older half of a running sequence after the kept tokens, in whole pages if it is
   /// long enough. The rest moves up, which may take cells if it is shared. Calls `make_room` while there are
   /// none. False if that fails; the stream cannot continue then.

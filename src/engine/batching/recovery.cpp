@@ -29,7 +29,7 @@ bool Recovery::other_failed(std::string_view why, bool results_unsure) noexcept 
 
 void Recovery::recover(std::string_view why, bool results_unsure) noexcept {
   try {
-    if (!results_unsure && !cache_.is_broken()) return give_up_unsound(why);
+    if (!results_unsure && !cache_.is_broken()) return evict_damaged(why);
   } catch (const std::exception&) {  // Everything is recomputed then.
   }
   rebuild(why);
@@ -48,7 +48,7 @@ void Recovery::blame(std::string_view why, const StepBatch& batch) noexcept {
   if (stream != nullptr) stream->fail(why);
 }
 
-void Recovery::give_up_unsound(std::string_view why) {
+void Recovery::evict_damaged(std::string_view why) {
   live_.drop_branches();
   flights_.drop();
   for (std::size_t i = live_.running().size(); i-- > 0;) {
@@ -60,7 +60,7 @@ void Recovery::give_up_unsound(std::string_view why) {
       live_.wait_again(stream);
     }
   }
-  cache_.evict_unsound();
+  cache_.evict_damaged();
   live_.drop_done();
   live_.drop_done_waiting();
 }

@@ -37,7 +37,7 @@ class Recovery {
   /// A call between steps has failed. Returns whether devices are lost.
   bool other_failed(std::string_view why, bool results_unsure) noexcept;
   /// Drops what a failed or cancelled step has left undefined. Throws if this fails; rebuild() helps then.
-  void give_up_unsound(std::string_view why);
+  void evict_damaged(std::string_view why);
 
   // --- Lost devices
 

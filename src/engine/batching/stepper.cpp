@@ -82,7 +82,7 @@ DecodeStatus Stepper::decode() {
     status = flights_.decode(batch_);
     // An overlapping batch that was cancelled leaves the others undefined.
     if (status == DecodeStatus::kCancelled && flights_.n_groups() > 1)
-      recovery_.give_up_unsound("the step was cancelled");
+      recovery_.evict_damaged("the step was cancelled");
   } catch (...) {
     masks_.wait();
     log_.decode_failed();
@@ -104,7 +104,7 @@ void Stepper::land(std::size_t n_left) {
     if (flights_.receive(batch_) == DecodeStatus::kOk) {
       reader_.read(batch_, ms_between(begin, Clock::now()));
     } else {
-      recovery_.give_up_unsound("the step was cancelled");
+      recovery_.evict_damaged("the step was cancelled");
     }
     batch_.clear();
   }

@@ -7,15 +7,15 @@ namespace weft::model {
 namespace {
 
 /// The places of the image tokens in the vocabulary.
-constexpr int kFirstOfPictures = 4, kOfPictures = 8192;
+constexpr int kFirstOfImages = 4, kOfImages = 8192;
 
 void read_chameleon(const Metadata& metadata, HParams& h) {
   constexpr float kHeadEps = 1e-5f;
   h.norm.head_eps = kHeadEps;
   h.blocks.norms_behind = metadata.get_bool("swin_norm", false);
-  if (h.n_vocab < kFirstOfPictures + kOfPictures) return;
-  h.logits.first_left_out = kFirstOfPictures;
-  h.logits.n_left_out = kOfPictures;
+  if (h.n_vocab < kFirstOfImages + kOfImages) return;
+  h.logits.first_left_out = kFirstOfImages;
+  h.logits.n_left_out = kOfImages;
 }
 
 ValueId build_chameleon(Builder& b) {

@@ -14,7 +14,7 @@ from ..known import product
 from .common import Value, axis_of
 
 
-def over_pictures(make: Callable[..., Value]) -> Callable[..., Any]:
+def over_images(make: Callable[..., Value]) -> Callable[..., Any]:
     def convert(at: Node, x: Any) -> Any:
         v = at.value(x)
         return make(v, list(range(2, v.ndim)), True)

@@ -2,7 +2,7 @@
 import {ApiError, events, request, set_key} from '../api.js';
 import {el, icon, morph} from '../dom.js';
 import {ask_key, toast_slot} from '../surfaces.js';
-import {CellsPicture} from './cells_picture.js';
+import {CellsChart} from './cells_chart.js';
 import {Sparkline, StepChart} from './charts.js';
 import {Dyes, theme_colours} from './dyes.js';
 import {age, count, counters, latency_table, legend, sequences_table, streams_table} from './tables.js';
@@ -23,7 +23,7 @@ export class LivePage {
     this.before = null;  // {time_ms, stats} of the snapshot before.
     this.wanted = false;
     this.controller = null;
-    this.cells = new CellsPicture(this.dyes);
+    this.cells = new CellsChart(this.dyes);
     this.steps = new StepChart();
     this.generated_line = new Sparkline('warp', kKept);
     this.prompt_line = new Sparkline('weft', kKept);

@@ -1,6 +1,6 @@
 // The tables of the live page, made again from each snapshot.
 import {el} from '../dom.js';
-import {cells_by_sequence} from './cells_picture.js';
+import {cells_by_sequence} from './cells_chart.js';
 
 export const count = (n) => Math.round(n ?? 0).toLocaleString('en-US');
 

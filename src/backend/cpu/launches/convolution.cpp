@@ -51,7 +51,7 @@ ConvolutionLaunch::ConvolutionLaunch(const Graph& graph, const Node& node, Activ
       activation_(activation) {
   const Shape &x = graph.value(x_id_).shape, &weight = graph.value(weight_id_).shape,
               &result = graph.value(node.output).shape;
-  pictures_ = x[0];
+  images_ = x[0];
   height_ = x[2];
   width_ = x[3];
   out_height_ = result[2];
@@ -138,7 +138,7 @@ void ConvolutionLaunch::choose_block(Pass& pass, int n_threads) const {
   pass.n_row_blocks = divide_up(pass.n_rows, rows);
   pass.n_column_blocks = divide_up(pass.n_columns, std::max<std::int64_t>(columns, 1));
   // As many as threads share evenly, where they do not share the channels of a block.
-  const std::int64_t of_row = n_pictures_ * pass.n_column_blocks;
+  const std::int64_t of_row = n_images_ * pass.n_column_blocks;
   const bool whole = groups_ == 1 && of_row * pass.n_row_blocks >= kConvolutionTasksPerThread * n_threads;
   for (std::int64_t more = 0; whole && more < n_threads && pass.n_row_blocks + more <= pass.n_rows; ++more)
     if (of_row * (pass.n_row_blocks + more) % n_threads == 0) {
@@ -159,8 +159,8 @@ void ConvolutionLaunch::choose_block(Pass& pass, int n_threads) const {
 }
 
 std::int32_t ConvolutionLaunch::prepare(const StepInfo& step) {
-  const bool other_pictures = n_pictures_ != pictures_.value(step.symbols);
-  n_pictures_ = pictures_.value(step.symbols);
+  const bool other_images = n_images_ != images_.value(step.symbols);
+  n_images_ = images_.value(step.symbols);
   h_ = height_.value(step.symbols);
   w_ = width_.value(step.symbols);
   out_h_ = out_height_.value(step.symbols);
@@ -173,7 +173,7 @@ std::int32_t ConvolutionLaunch::prepare(const StepInfo& step) {
   std::int64_t n_blocks = 0, pixels = 0;
   for (Pass& pass : passes_) {
     const std::int64_t n_rows = pass.y.n_results(out_h_), n_columns = pass.x.n_results(out_w_);
-    if (other_pictures || n_rows != pass.n_rows || n_columns != pass.n_columns || pass.taps.empty()) {
+    if (other_images || n_rows != pass.n_rows || n_columns != pass.n_columns || pass.taps.empty()) {
       pass.n_rows = n_rows;
       pass.n_columns = n_columns;
       choose_block(pass, step.n_threads);
@@ -181,7 +181,7 @@ std::int32_t ConvolutionLaunch::prepare(const StepInfo& step) {
       pass.columns = lay_out_columns(pass.x, pass.block_columns);
       pass.taps = places_of_taps(pass.rows, pass.columns, channels_ / groups_);
     }
-    n_blocks += n_pictures_ * pass.n_row_blocks * pass.n_column_blocks;
+    n_blocks += n_images_ * pass.n_row_blocks * pass.n_column_blocks;
     pixels = std::max(pixels, pass.block_rows * pass.block_columns);
   }
   // Channels of a block are shared where there are few blocks, or little to do for each of many groups.
@@ -200,7 +200,7 @@ std::int32_t ConvolutionLaunch::prepare(const StepInfo& step) {
   std::int64_t n_tasks = 0;
   for (Pass& pass : passes_) {
     pass.first_task = n_tasks;
-    n_tasks += n_pictures_ * pass.n_row_blocks * pass.n_column_blocks * n_parts_;
+    n_tasks += n_images_ * pass.n_row_blocks * pass.n_column_blocks * n_parts_;
   }
   return static_cast<std::int32_t>(n_tasks);
 }
@@ -424,7 +424,7 @@ Work ConvolutionLaunch::work() const {
   return {.bytes = static_cast<double>(held_bytes() > 0 ? held_bytes()
                                                         : weight_.panel_bytes * to_size(weight_.n_panels())),
           .multiply_adds = multiply_adds_of(transposed_ ? DType::kF32 : weight_type_,
-                                            taps * static_cast<double>(n_pictures_ * outputs_))};
+                                            taps * static_cast<double>(n_images_ * outputs_))};
 }
 
 std::string ConvolutionLaunch::describe(const Graph& graph) const {

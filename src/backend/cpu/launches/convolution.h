@@ -67,7 +67,7 @@ class ConvolutionLaunch final : public Launch {
   bool transposed_ = false;
   bool flat_ = false;  ///< Windows of one pixel: an image is one long row.
   bool few_ = false;   ///< Groups have few outputs.
-  Dim pictures_, height_, width_, out_height_, out_width_;
+  Dim images_, height_, width_, out_height_, out_width_;
   std::int64_t channels_, outputs_, groups_;
   std::int64_t kernel_width_, kernel_size_;  ///< Of one channel.
   DType weight_type_;
@@ -83,7 +83,7 @@ class ConvolutionLaunch final : public Launch {
   std::vector<float> packed_;  ///< Of a transposed one: [panel of outputs][tap][output].
   bool is_packed_ = false;     ///< Since it was bound.
   // Of this step.
-  std::int64_t n_pictures_ = 0, h_ = 0, w_ = 0, out_h_ = 0, out_w_ = 0;
+  std::int64_t n_images_ = 0, h_ = 0, w_ = 0, out_h_ = 0, out_w_ = 0;
   std::int64_t units_of_group_ = 1, units_per_task_ = 1, n_parts_ = 1;
 };
 

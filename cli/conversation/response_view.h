@@ -8,15 +8,15 @@
 
 namespace weft::cli {
 
-class AnswerView {
+class ResponseView {
  public:
   struct Params {
     bool styled = false;    ///< Stdout is a terminal that shows styles: thoughts and calls are dim.
     bool markdown = false;  ///< Markdown is shown by styles.
     bool wraps = false;     ///< The terminal moves its cursor: lines are broken at words.
   };
-  explicit AnswerView(Params params);
-  ~AnswerView();
+  explicit ResponseView(Params params);
+  ~ResponseView();
 
   void show(const ResponseEvent& event);
   bool any() const;  ///< Whether anything was shown.

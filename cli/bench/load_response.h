@@ -9,10 +9,10 @@
 
 namespace weft::cli {
 
-class LoadAnswer {
+class LoadResponse {
  public:
   /// Calls `on_text` for each event with content, reasoning or a piece of a tool call.
-  explicit LoadAnswer(std::function<void()> on_text) : on_text_(std::move(on_text)) {}
+  explicit LoadResponse(std::function<void()> on_text) : on_text_(std::move(on_text)) {}
 
   void head(int status, std::string_view content_type);
   /// Returns false for an invalid response (see error()).

@@ -1,4 +1,4 @@
-#include "chat/answer_state.h"
+#include "chat/reader_state.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,7 +9,7 @@
 namespace weft::chat {
 
 using Kind = ResponseEvent::Kind;
-using Tag = AnswerFormat::Tag;
+using Tag = ResponseFormat::Tag;
 
 namespace {
 
@@ -22,8 +22,8 @@ std::size_t skip_space(Input& input) {
 
 }  // namespace
 
-AnswerState::AnswerState(std::shared_ptr<const AnswerFormat> answer_format)
-    : format_(std::move(answer_format)) {
+ReaderState::ReaderState(std::shared_ptr<const ResponseFormat> response_format)
+    : format_(std::move(response_format)) {
   if (format_->opens_in_reasoning) mode_ = Mode::kReasoning;
   if (format_->channels) {
     mode_ = Mode::kHeader;
@@ -31,7 +31,7 @@ AnswerState::AnswerState(std::shared_ptr<const AnswerFormat> answer_format)
   }
 }
 
-std::vector<ResponseEvent> AnswerState::read(std::string_view more, bool ended) {
+std::vector<ResponseEvent> ReaderState::read(std::string_view more, bool ended) {
   text_ += more;
   Input input{text_, at_, ended};
   while (step(input)) {
@@ -50,7 +50,7 @@ std::vector<ResponseEvent> AnswerState::read(std::string_view more, bool ended) 
 }
 
 /// Returns false if it needs more input or none is left.
-bool AnswerState::step(Input& input) {
+bool ReaderState::step(Input& input) {
   switch (mode_) {
     case Mode::kText:
       return text_step(input);
@@ -68,7 +68,7 @@ bool AnswerState::step(Input& input) {
   return false;
 }
 
-void AnswerState::tell(Kind kind, std::string_view text) {
+void ReaderState::tell(Kind kind, std::string_view text) {
   if (text.empty()) return;
   if (!events_.empty() && events_.back().kind == kind) {
     events_.back().text += text;
@@ -77,7 +77,7 @@ void AnswerState::tell(Kind kind, std::string_view text) {
   }
 }
 
-void AnswerState::tell_trimmed(Kind kind, std::string_view text) {
+void ReaderState::tell_trimmed(Kind kind, std::string_view text) {
   std::size_t size = text.size();
   while (size > 0 && is_space(text[size - 1])) --size;
   if (size == 0) {
@@ -98,7 +98,7 @@ void AnswerState::tell_trimmed(Kind kind, std::string_view text) {
   if (kind == Kind::kReasoning) reasoned_ = true;
 }
 
-bool AnswerState::text_step(Input& input) {
+bool ReaderState::text_step(Input& input) {
   if (format_->bare_object && may_reason_) {
     // Calls without a tag are at the beginning of the response.
     const std::size_t from = input.at;
@@ -144,7 +144,7 @@ bool AnswerState::text_step(Input& input) {
   return true;
 }
 
-bool AnswerState::reasoning_step(Input& input) {
+bool ReaderState::reasoning_step(Input& input) {
   if (!reasoned_ && !format_->channels) {
     // The prompt opened it, and the model does so once more.
     skip_space(input);
@@ -166,7 +166,7 @@ bool AnswerState::reasoning_step(Input& input) {
   return true;
 }
 
-bool AnswerState::header_step(Input& input) {
+bool ReaderState::header_step(Input& input) {
   if (expects_header_) {
     bool perhaps = false, yes = false;
     for (const std::string_view beginning : {"<|channel|>", "<|start|>", " to=", "to="}) {
@@ -194,7 +194,7 @@ bool AnswerState::header_step(Input& input) {
   return true;
 }
 
-void AnswerState::begin_message(std::string_view header) {
+void ReaderState::begin_message(std::string_view header) {
   const auto word_behind = [header](std::string_view mark) {
     const std::size_t found = header.rfind(mark);
     if (found == header.npos) return std::string_view();
@@ -216,7 +216,7 @@ void AnswerState::begin_message(std::string_view header) {
   }
 }
 
-void AnswerState::begin_section(const CallFormat& format, bool certain) {
+void ReaderState::begin_section(const CallFormat& format, bool certain) {
   calls_ = &format;
   certain_ = certain;
   list_open_ = false;
@@ -224,7 +224,7 @@ void AnswerState::begin_section(const CallFormat& format, bool certain) {
   mode_ = Mode::kBetween;
 }
 
-bool AnswerState::choose_format(const Input& input) {
+bool ReaderState::choose_format(const Input& input) {
   std::size_t chosen = opener_;
   const std::string& opener = format_->calls[opener_].opener();
   for (std::size_t i = opener_; i < format_->calls.size(); ++i) {
@@ -240,7 +240,7 @@ bool AnswerState::choose_format(const Input& input) {
   return true;
 }
 
-void AnswerState::begin_call() {
+void ReaderState::begin_call() {
   switch (calls_->style) {
     case CallStyle::kObject:
       reader_ = ObjectCall(certain_);
@@ -256,18 +256,18 @@ void AnswerState::begin_call() {
       reader_ = WholeCalls();
       break;
   }
-  told_in_call_ = false;
+  reported_in_call_ = false;
   mode_ = Mode::kCall;
 }
 
-void AnswerState::end_section() {
+void ReaderState::end_section() {
   mode_ = Mode::kText;
   held_space_.clear();
   drops_space_ = true;
   may_reason_ = true;
 }
 
-bool AnswerState::give_up(Input& input) {
+bool ReaderState::give_up(Input& input) {
   mode_ = Mode::kText;
   chooses_ = false;
   if (n_in_section_ > 0) {
@@ -279,7 +279,7 @@ bool AnswerState::give_up(Input& input) {
 }
 
 /// Lists and separators around objects.
-bool AnswerState::between_objects_step(Input& input, bool& decided) {
+bool ReaderState::between_objects_step(Input& input, bool& decided) {
   const char c = input.text[input.at];
   decided = true;
   if (c == '{') {
@@ -301,7 +301,7 @@ bool AnswerState::between_objects_step(Input& input, bool& decided) {
   return true;
 }
 
-bool AnswerState::between_step(Input& input) {
+bool ReaderState::between_step(Input& input) {
   skip_space(input);
   if (input.empty()) {
     if (!input.ended) return false;
@@ -353,7 +353,7 @@ bool AnswerState::between_step(Input& input) {
   return give_up(input);
 }
 
-bool AnswerState::call_step(Input& input) {
+bool ReaderState::call_step(Input& input) {
   const CallContext context{calls_, &format_->tools};
   const int n_before = n_calls_;
   CallEvents out{events_, n_calls_};
@@ -364,11 +364,11 @@ bool AnswerState::call_step(Input& input) {
     held_space_.clear();
     drops_space_ = true;
     n_in_section_ += n_calls_ - n_before;
-    told_in_call_ = true;
+    reported_in_call_ = true;
   }
-  if (told_in_call_) raw_begin_ = input.at;
+  if (reported_in_call_) raw_begin_ = input.at;
   if (progress == Progress::kMore) return false;
-  if (progress == Progress::kFailed && !told_in_call_) return give_up(input);
+  if (progress == Progress::kFailed && !reported_in_call_) return give_up(input);
   // At the end of the response the call stays unfinished: its last value may be cut.
   if (progress == Progress::kFailed && input.ended && input.empty()) return give_up(input);
   if (progress == Progress::kFailed) std::visit([&](auto& reader) { reader.complete(out); }, reader_);
@@ -377,7 +377,7 @@ bool AnswerState::call_step(Input& input) {
 }
 
 /// Skips the rest of a call whose arguments were not JSON.
-bool AnswerState::skip_step(Input& input) {
+bool ReaderState::skip_step(Input& input) {
   std::vector<std::string> tags;
   for (const std::string& tag : {calls_->call_end, calls_->section_end})
     if (!tag.empty()) tags.push_back(tag);

@@ -9,9 +9,9 @@
 namespace weft::chat {
 
 /// A format for reading: tags without white space, and the meaning of each tag in content. Immutable.
-struct AnswerFormat {
+struct ResponseFormat {
   /// With `calls` false, calls are read as content.
-  AnswerFormat(const Format& format, std::vector<Tool> known_tools, bool calls, bool reasoning_is_open);
+  ResponseFormat(const Format& format, std::vector<Tool> known_tools, bool calls, bool reasoning_is_open);
 
   enum class Tag { kReasoning, kReasoningEnd, kWrapper, kHeader, kMessageEnd, kCalls };
   struct TextTag {

@@ -13,7 +13,7 @@
 
 namespace weft::server {
 
-class Answer;
+class ActiveResponse;
 
 /// The queue of the server's thread: responses with bytes to send, and calls. The thread is woken once for
 /// all entries since its last take().
@@ -24,10 +24,10 @@ class Mailbox {
 
   const HttpHeaders headers;  ///< Of every response.
 
-  void add(std::shared_ptr<Answer> answer);
+  void add(std::shared_ptr<ActiveResponse> answer);
   void add(std::function<void()> call);
   struct Mail {
-    std::vector<std::shared_ptr<Answer>> answers;
+    std::vector<std::shared_ptr<ActiveResponse>> answers;
     std::vector<std::function<void()>> calls;
   };
   Mail take();
@@ -70,7 +70,7 @@ class BodyShare {
 };
 
 /// The facts about request and server that a response depends on.
-struct AnswerTerms {
+struct ResponseTerms {
   bool head_only = false;   ///< HEAD
   bool old_client = false;  ///< HTTP/1.0: no chunks.
   bool keep_alive = true;   ///< As the client wishes.
@@ -80,20 +80,20 @@ struct AnswerTerms {
 };
 
 /// The connection, as its response sees it.
-class AnswerSender {
+class ResponseSender {
  public:
-  virtual ~AnswerSender() = default;
+  virtual ~ResponseSender() = default;
   /// The response has more to send, or has ended.
   virtual void flush() = 0;
 };
 
-class Answer : public std::enable_shared_from_this<Answer> {
+class ActiveResponse : public std::enable_shared_from_this<ActiveResponse> {
  public:
-  Answer(HttpRequest request, BodyShare body, AnswerTerms terms, std::shared_ptr<Mailbox> mailbox);
+  ActiveResponse(HttpRequest request, BodyShare body, ResponseTerms terms, std::shared_ptr<Mailbox> mailbox);
 
   // The writers' side, as Exchange has it.
   const HttpRequest& request() const { return request_; }
-  void send(HttpAnswer answer);
+  void send(HttpResponse answer);
   void begin(int status, std::string_view content_type, const HttpHeaders& headers);
   void write(std::string_view piece);
   void end();
@@ -109,8 +109,8 @@ class Answer : public std::enable_shared_from_this<Answer> {
 
   // The connection's side.
   /// The connection that sends it; nullptr once all bytes are sent, or the client has gone.
-  AnswerSender* sender() const { return sender_; }
-  void set_sender(AnswerSender* sender) { sender_ = sender; }
+  ResponseSender* sender() const { return sender_; }
+  void set_sender(ResponseSender* sender) { sender_ = sender; }
   enum class Next {
     kMore,     ///< The response continues.
     kEnd,      ///< These bytes are its end.
@@ -142,7 +142,7 @@ class Answer : public std::enable_shared_from_this<Answer> {
 
   const HttpRequest request_;
   const BodyShare body_;
-  const AnswerTerms terms_;
+  const ResponseTerms terms_;
   const std::shared_ptr<Mailbox> mailbox_;
 
   mutable std::mutex mutex_;
@@ -155,13 +155,13 @@ class Answer : public std::enable_shared_from_this<Answer> {
   std::function<void()> on_closed_, on_drained_;
   std::atomic<std::size_t> n_unsent_ = 0, n_written_ = 0;
   std::atomic<bool> closed_ = false;
-  AnswerSender* sender_ = nullptr;
+  ResponseSender* sender_ = nullptr;
 };
 
 /// Runs a callback and drops its exceptions: they must not reach connections of other clients.
 void call_guarded(const std::function<void()>& call);
 
 /// The Exchange that a handler holds.
-std::shared_ptr<Exchange> make_exchange(std::shared_ptr<Answer> answer);
+std::shared_ptr<Exchange> make_exchange(std::shared_ptr<ActiveResponse> answer);
 
 }  // namespace weft::server

@@ -1,4 +1,4 @@
-#include "http/answer.h"
+#include "http/active_response.h"
 
 #include <array>
 #include <charconv>
@@ -12,32 +12,32 @@ bool has_no_body(int status) { return status / 100 == 1 || status == 204 || stat
 
 class HeldExchange final : public Exchange {
  public:
-  explicit HeldExchange(std::shared_ptr<Answer> answer) : answer_(std::move(answer)) {}
-  ~HeldExchange() override { answer_->let_go(); }
+  explicit HeldExchange(std::shared_ptr<ActiveResponse> answer) : response_(std::move(answer)) {}
+  ~HeldExchange() override { response_->let_go(); }
   HeldExchange(const HeldExchange&) = delete;
   HeldExchange& operator=(const HeldExchange&) = delete;
 
-  const HttpRequest& request() const override { return answer_->request(); }
-  void send(HttpAnswer answer) override { answer_->send(std::move(answer)); }
+  const HttpRequest& request() const override { return response_->request(); }
+  void send(HttpResponse answer) override { response_->send(std::move(answer)); }
   void begin(int status, std::string content_type, HttpHeaders headers) override {
-    answer_->begin(status, content_type, headers);
+    response_->begin(status, content_type, headers);
   }
-  void write(std::string piece) override { answer_->write(piece); }
-  void end() override { answer_->end(); }
-  void abort() override { answer_->abort(); }
-  std::size_t n_unsent() const override { return answer_->n_unsent(); }
-  std::size_t n_written() const override { return answer_->n_written(); }
-  bool closed() const override { return answer_->closed(); }
-  void on_closed(std::function<void()> call) override { answer_->on_closed(std::move(call)); }
-  void on_drained(std::function<void()> call) override { answer_->on_drained(std::move(call)); }
+  void write(std::string piece) override { response_->write(piece); }
+  void end() override { response_->end(); }
+  void abort() override { response_->abort(); }
+  std::size_t n_unsent() const override { return response_->n_unsent(); }
+  std::size_t n_written() const override { return response_->n_written(); }
+  bool closed() const override { return response_->closed(); }
+  void on_closed(std::function<void()> call) override { response_->on_closed(std::move(call)); }
+  void on_drained(std::function<void()> call) override { response_->on_drained(std::move(call)); }
 
  private:
-  std::shared_ptr<Answer> answer_;
+  std::shared_ptr<ActiveResponse> response_;
 };
 
 }  // namespace
 
-void Mailbox::add(std::shared_ptr<Answer> answer) {
+void Mailbox::add(std::shared_ptr<ActiveResponse> answer) {
   const std::lock_guard lock(mutex_);
   if (!wake_) return;
   mail_.answers.push_back(std::move(answer));
@@ -90,18 +90,19 @@ bool BodyShare::grow(std::size_t bytes) {
   return true;
 }
 
-Answer::Answer(HttpRequest request, BodyShare body, AnswerTerms terms, std::shared_ptr<Mailbox> mailbox)
+ActiveResponse::ActiveResponse(HttpRequest request, BodyShare body, ResponseTerms terms,
+                               std::shared_ptr<Mailbox> mailbox)
     : request_(std::move(request)),
       body_(std::move(body)),
       terms_(std::move(terms)),
       mailbox_(std::move(mailbox)) {}
 
-void Answer::announce() {
+void ActiveResponse::announce() {
   if (!std::exchange(announced_, true)) mailbox_->add(shared_from_this());
 }
 
-void Answer::add_head(int status, std::string_view content_type, const HttpHeaders& headers, Framing framing,
-                      std::size_t length) {
+void ActiveResponse::add_head(int status, std::string_view content_type, const HttpHeaders& headers,
+                              Framing framing, std::size_t length) {
   framing_ = has_no_body(status) ? Framing::kNone : framing;
   keep_alive_ = terms_.keep_alive && framing != Framing::kClose && !mailbox_->draining.load();
   add_bytes(head_text({.status = status,
@@ -115,13 +116,13 @@ void Answer::add_head(int status, std::string_view content_type, const HttpHeade
                        .old_client = terms_.old_client}));
 }
 
-void Answer::add_bytes(std::string_view bytes) {
+void ActiveResponse::add_bytes(std::string_view bytes) {
   bytes_ += bytes;
   n_written_ += bytes.size();
   if ((n_unsent_ += bytes.size()) > terms_.high_water) high_ = true;
 }
 
-void Answer::send(HttpAnswer answer) {
+void ActiveResponse::send(HttpResponse answer) {
   const std::lock_guard lock(mutex_);
   if (closed() || (phase_ != Phase::kNew && phase_ != Phase::kLetGo)) return;
   add_head(answer.status, answer.content_type, answer.headers, Framing::kLength, answer.body.size());
@@ -130,7 +131,7 @@ void Answer::send(HttpAnswer answer) {
   announce();
 }
 
-void Answer::begin(int status, std::string_view content_type, const HttpHeaders& headers) {
+void ActiveResponse::begin(int status, std::string_view content_type, const HttpHeaders& headers) {
   const std::lock_guard lock(mutex_);
   if (closed() || phase_ != Phase::kNew) return;
   add_head(status, content_type, headers, terms_.old_client ? Framing::kClose : Framing::kChunks, 0);
@@ -138,7 +139,7 @@ void Answer::begin(int status, std::string_view content_type, const HttpHeaders&
   announce();
 }
 
-void Answer::write(std::string_view piece) {
+void ActiveResponse::write(std::string_view piece) {
   const std::lock_guard lock(mutex_);
   // An empty chunk would be the end of the body.
   if (closed() || phase_ != Phase::kStreaming || piece.empty()) return;
@@ -154,7 +155,7 @@ void Answer::write(std::string_view piece) {
   announce();
 }
 
-void Answer::end() {
+void ActiveResponse::end() {
   const std::lock_guard lock(mutex_);
   if (closed() || phase_ != Phase::kStreaming) return;
   if (framing_ == Framing::kChunks && !terms_.head_only) add_bytes("0\r\n\r\n");
@@ -162,21 +163,21 @@ void Answer::end() {
   announce();
 }
 
-void Answer::abort() {
+void ActiveResponse::abort() {
   const std::lock_guard lock(mutex_);
   if (closed() || (phase_ != Phase::kNew && phase_ != Phase::kStreaming)) return;
   phase_ = Phase::kAborted;
   announce();
 }
 
-void Answer::let_go() {
+void ActiveResponse::let_go() {
   const std::lock_guard lock(mutex_);
   if (closed() || (phase_ != Phase::kNew && phase_ != Phase::kStreaming)) return;
   phase_ = phase_ == Phase::kNew ? Phase::kLetGo : Phase::kAborted;
   announce();
 }
 
-void Answer::on_closed(std::function<void()> call) {
+void ActiveResponse::on_closed(std::function<void()> call) {
   const std::lock_guard lock(mutex_);
   if (closed()) {
     if (phase_ == Phase::kNew || phase_ == Phase::kStreaming) mailbox_->add(std::move(call));
@@ -185,12 +186,12 @@ void Answer::on_closed(std::function<void()> call) {
   }
 }
 
-void Answer::on_drained(std::function<void()> call) {
+void ActiveResponse::on_drained(std::function<void()> call) {
   const std::lock_guard lock(mutex_);
   if (!closed() && (phase_ == Phase::kNew || phase_ == Phase::kStreaming)) on_drained_ = std::move(call);
 }
 
-Answer::Next Answer::take(std::string& bytes) {
+ActiveResponse::Next ActiveResponse::take(std::string& bytes) {
   const std::lock_guard lock(mutex_);
   announced_ = false;
   bytes.swap(bytes_);
@@ -208,7 +209,7 @@ Answer::Next Answer::take(std::string& bytes) {
   return Next::kMore;
 }
 
-void Answer::sent(std::size_t bytes) {
+void ActiveResponse::sent(std::size_t bytes) {
   std::function<void()> drained;
   {
     const std::lock_guard lock(mutex_);
@@ -221,12 +222,12 @@ void Answer::sent(std::size_t bytes) {
   call_guarded(drained);
 }
 
-bool Answer::ended() const {
+bool ActiveResponse::ended() const {
   const std::lock_guard lock(mutex_);
   return phase_ == Phase::kEnded || phase_ == Phase::kAborted;
 }
 
-bool Answer::probe() {
+bool ActiveResponse::probe() {
   const std::lock_guard lock(mutex_);
   if (phase_ == Phase::kNew && !terms_.old_client) {
     add_bytes("HTTP/1.1 100 Continue\r\n\r\n");
@@ -239,7 +240,7 @@ bool Answer::probe() {
   return true;
 }
 
-void Answer::gone() {
+void ActiveResponse::gone() {
   // Calls may hold the last of an exchange, which would come back here: they are freed without the lock.
   std::function<void()> closed, drained;
   {
@@ -254,7 +255,7 @@ void Answer::gone() {
   call_guarded(closed);
 }
 
-void Answer::finish() {
+void ActiveResponse::finish() {
   std::function<void()> closed, drained;
   const std::lock_guard lock(mutex_);
   closed = std::exchange(on_closed_, nullptr);
@@ -270,7 +271,7 @@ void call_guarded(const std::function<void()>& call) {
   }
 }
 
-std::shared_ptr<Exchange> make_exchange(std::shared_ptr<Answer> answer) {
+std::shared_ptr<Exchange> make_exchange(std::shared_ptr<ActiveResponse> answer) {
   return std::make_shared<HeldExchange>(std::move(answer));
 }
 

@@ -43,7 +43,7 @@ class Run(unittest.TestCase):
         self.assertEqual(result.returncode, code, result.stderr)
         return result.stderr.decode()
 
-    def test_a_picture_is_read_in_front_of_the_text(self):
+    def test_an_image_comes_before_the_text(self):
         plain = self.run_json("-p", "a text")
         one = self.run_json("-p", "a text", "--mmproj", MMPROJ, "--image", PNG)
         two = self.run_json("-p", "a text", "--mmproj", MMPROJ, "--image", PNG, "--image", JPEG)
@@ -79,7 +79,7 @@ class Chat(unittest.TestCase):
                       "--chat-template-file", self.template, *words, stdin=script.encode())  # fmt: skip
         return result.returncode, result.stdout.decode(), result.stderr.decode()
 
-    def test_the_next_question_has_the_picture(self):
+    def test_the_next_question_has_the_image(self):
         code, _, messages = self.chat(f"/image {PNG}\nWhat is it?\nAnd then?\n", "--mmproj", MMPROJ)
         self.assertEqual(code, 0, messages)
         turns = [line for line in messages.splitlines() if line.startswith("(prompt: ")]
@@ -88,7 +88,7 @@ class Chat(unittest.TestCase):
         self.assertEqual(reused[0], 0)
         self.assertGreater(reused[1], N_ROWS)  # The picture, and what stands around it.
 
-    def test_a_question_that_failed_leaves_its_picture_to_the_next(self):
+    def test_a_question_that_failed_leaves_its_image_to_the_next(self):
         long = "word " * 600  # Longer than the context.
         code, answer, messages = self.chat(f"/image {PNG}\n{long}\nWhat is it?\n", "--mmproj", MMPROJ)
         self.assertEqual(code, 1)
@@ -101,7 +101,7 @@ class Chat(unittest.TestCase):
         self.assertEqual(cleared, without)
         self.assertNotEqual(cleared, expected)
 
-    def test_saved_pictures_are_loaded(self):
+    def test_saved_images_are_loaded(self):
         saved, again = (Path(self.folder.name) / name for name in ("saved.json", "again.json"))
         code, answer, messages = self.chat(f"/image {PNG}\nWhat is it?\n/save {saved}\n", "--mmproj", MMPROJ)
         self.assertEqual(code, 0, messages)
@@ -151,7 +151,7 @@ class Serve(unittest.TestCase):
         text = base64.b64encode(path.read_bytes()).decode()
         return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{text}"}}
 
-    def test_pictures_in_a_conversation(self):
+    def test_images_in_a_conversation(self):
         server = self.start("--mmproj", MMPROJ)
         first = [{"role": "user", "content": [{"type": "text", "text": "Look: "}, self.picture(PNG), {"type": "text", "text": "?"}]}]
         status, answer = self.ask(server, first)
@@ -159,12 +159,12 @@ class Serve(unittest.TestCase):
         n_first = answer["usage"]["prompt_tokens"]
         more = first + [{"role": "assistant", "content": answer["choices"][0]["message"]["content"]},
                         {"role": "user", "content": "And then?"}]  # fmt: skip
-        status, next_answer = self.ask(server, more)
-        self.assertEqual(status, 200, next_answer)
+        status, next_response = self.ask(server, more)
+        self.assertEqual(status, 200, next_response)
         # All of the first prompt but what its end has become.
-        self.assertGreaterEqual(next_answer["usage"]["prompt_tokens_details"]["cached_tokens"], n_first - 2)
+        self.assertGreaterEqual(next_response["usage"]["prompt_tokens_details"]["cached_tokens"], n_first - 2)
         # Responses are identical with and without the prefix cache.
-        self.assertEqual(self.ask(server, more)[1]["choices"][0]["message"], next_answer["choices"][0]["message"])
+        self.assertEqual(self.ask(server, more)[1]["choices"][0]["message"], next_response["choices"][0]["message"])
         other = [{"role": "user", "content": [{"type": "text", "text": "Look: "}, self.picture(JPEG), {"type": "text", "text": "?"}]}]
         status, other_answer = self.ask(server, other)
         self.assertEqual(status, 200)

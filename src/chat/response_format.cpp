@@ -1,4 +1,4 @@
-#include "chat/answer_format.h"
+#include "chat/response_format.h"
 
 #include <algorithm>
 #include <utility>
@@ -33,8 +33,8 @@ CallFormat for_reading(CallFormat format) {
 
 }  // namespace
 
-AnswerFormat::AnswerFormat(const Format& format, std::vector<Tool> known_tools, bool with_calls,
-                           bool reasoning_is_open)
+ResponseFormat::ResponseFormat(const Format& format, std::vector<Tool> known_tools, bool with_calls,
+                               bool reasoning_is_open)
     : tools(std::move(known_tools)),
       reads_calls(with_calls),
       bare_object(with_calls && format.bare_object),

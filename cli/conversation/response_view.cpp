@@ -1,4 +1,4 @@
-#include "conversation/answer_view.h"
+#include "conversation/response_view.h"
 
 #include <fmt/format.h>
 
@@ -30,7 +30,7 @@ std::string harmless(std::string_view text) {
 
 }  // namespace
 
-struct AnswerView::Impl {
+struct ResponseView::Impl {
   explicit Impl(Params params_in) : params(params_in), on_terminal(is_terminal(1)) {
     if (params.wraps)
       wrap.emplace([this](std::string_view text) { write_out(text); }, [] { return columns_of(1); });
@@ -96,10 +96,10 @@ struct AnswerView::Impl {
   char last = '\n';  // That was written.
 };
 
-AnswerView::AnswerView(Params params) : impl_(std::make_unique<Impl>(params)) {}
-AnswerView::~AnswerView() = default;
+ResponseView::ResponseView(Params params) : impl_(std::make_unique<Impl>(params)) {}
+ResponseView::~ResponseView() = default;
 
-void AnswerView::show(const ResponseEvent& event) {
+void ResponseView::show(const ResponseEvent& event) {
   Impl& impl = *impl_;
   impl.any = true;
   const std::string text = impl.on_terminal ? harmless(event.text) : event.text;
@@ -118,9 +118,9 @@ void AnswerView::show(const ResponseEvent& event) {
   }
 }
 
-bool AnswerView::any() const { return impl_->any; }
+bool ResponseView::any() const { return impl_->any; }
 
-void AnswerView::finish() {
+void ResponseView::finish() {
   Impl& impl = *impl_;
   if (impl.markdown) impl.markdown->finish();
   impl.end_thoughts();

@@ -1,4 +1,4 @@
-#include "api/answer_json.h"
+#include "api/response_json.h"
 
 #include <cmath>
 

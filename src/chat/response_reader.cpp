@@ -1,6 +1,6 @@
 #include <utility>
 
-#include "chat/answer_state.h"
+#include "chat/reader_state.h"
 
 namespace weft {
 

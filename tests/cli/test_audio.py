@@ -40,7 +40,7 @@ class Sounds(unittest.TestCase):
         self.assertEqual(result.returncode, code, result.stderr)
         return result.stderr.decode()
 
-    def test_a_sound_is_read_in_front_of_the_text(self):
+    def test_audio_comes_before_the_text(self):
         plain = self.run_json()
         one = self.run_json("--mmproj", MMPROJ, "--audio", SOUND)
         self.assertGreater(one["prompt_tokens"], plain["prompt_tokens"] + 5)
@@ -52,7 +52,7 @@ class Sounds(unittest.TestCase):
         self.assertIn("WAV", self.refused(1, "--mmproj", MMPROJ, "--audio", MODEL))
         self.assertIn("qwen2", self.refused(1, "--mmproj", DATA / "qwen2a" / "mmproj.gguf", "--audio", SOUND))
 
-    def test_sounds_in_a_conversation(self):
+    def test_audio_in_a_conversation(self):
         template = tempfile.NamedTemporaryFile("w", suffix=".jinja")
         self.addCleanup(template.close)
         template.write(TEMPLATE)

@@ -5,17 +5,17 @@
 #include <string_view>
 #include <vector>
 
-#include "chat/answer_format.h"
 #include "chat/call_reader.h"
+#include "chat/response_format.h"
 #include "weft/chat.h"
 
 namespace weft {
 
 namespace chat {
 
-class AnswerState {
+class ReaderState {
  public:
-  explicit AnswerState(std::shared_ptr<const AnswerFormat> answer_format);
+  explicit ReaderState(std::shared_ptr<const ResponseFormat> response_format);
 
   /// Reads the next bytes of the response. With `ended` they are the last ones.
   std::vector<ResponseEvent> read(std::string_view more, bool ended);
@@ -58,7 +58,7 @@ class AnswerState {
   /// As tell(), without white space at the beginning and end of a run.
   void tell_trimmed(ResponseEvent::Kind kind, std::string_view text);
 
-  std::shared_ptr<const AnswerFormat> format_;
+  std::shared_ptr<const ResponseFormat> format_;
   std::string text_ = {};      ///< Input from the first undecided byte on.
   std::size_t at_ = 0;         ///< How much of text_ is read.
   std::size_t raw_begin_ = 0;  ///< In a section or header: start of the input that may become content.
@@ -74,7 +74,7 @@ class AnswerState {
   bool certain_ = true;     ///< A tag opened the section.
   bool list_open_ = false;
   int n_in_section_ = 0;  ///< Calls that were reported.
-  bool told_in_call_ = false;
+  bool reported_in_call_ = false;
   CallReader reader_ = WholeCalls{};
   std::vector<ResponseEvent> events_ = {};
   int n_calls_ = 0;
@@ -83,7 +83,7 @@ class AnswerState {
 }  // namespace chat
 
 struct ResponseReader::State {
-  chat::AnswerState answer;
+  chat::ReaderState answer;
 };
 
 }  // namespace weft

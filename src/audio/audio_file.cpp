@@ -70,12 +70,12 @@ bool is_read(int format) {
 using File = std::unique_ptr<SNDFILE, decltype(&sf_close)>;
 using Converter = std::unique_ptr<SRC_STATE, decltype(&src_delete)>;
 
-/// Converts samples of one channel from a file's rate to the rate of a Sound.
+/// Converts samples of one channel from a file's rate to the rate of Audio.
 class Resampler {
  public:
   explicit Resampler(int rate)
-      : ratio_(static_cast<double>(Sound::kSampleRate) / rate), converter_(nullptr, src_delete) {
-    if (rate == Sound::kSampleRate) return;
+      : ratio_(static_cast<double>(Audio::kSampleRate) / rate), converter_(nullptr, src_delete) {
+    if (rate == Audio::kSampleRate) return;
     int error = 0;
     converter_.reset(src_new(SRC_SINC_MEDIUM_QUALITY, 1, &error));
     if (converter_ == nullptr) throw Error(ErrorCode::kOutOfMemory, src_strerror(error));
@@ -101,13 +101,13 @@ class Resampler {
       if (data.output_frames_gen == 0 && data.input_frames_used == 0) break;
     } while (!samples.empty() || last);
   }
-  Sound take() { return {std::move(samples_)}; }
+  Audio take() { return {std::move(samples_)}; }
 
  private:
   void append(std::span<const float> samples) {
-    if (samples_.size() + samples.size() > to_size(Sound::kMaxSamples))
+    if (samples_.size() + samples.size() > to_size(Audio::kMaxSamples))
       throw Error(ErrorCode::kUnsupported, "the audio is longer than the limit of " +
-                                               std::to_string(Sound::kMaxSamples / Sound::kSampleRate) +
+                                               std::to_string(Audio::kMaxSamples / Audio::kSampleRate) +
                                                " seconds; cut it");
     samples_.insert(samples_.end(), samples.begin(), samples.end());
   }
@@ -121,7 +121,7 @@ class Resampler {
 
 }  // namespace
 
-Sound read_sound(std::span<const std::byte> bytes, const std::function<bool()>& goes_on) {
+Audio read_audio(std::span<const std::byte> bytes, const std::function<bool()>& goes_on) {
   Bytes input{.data = bytes};
   SF_VIRTUAL_IO io = io_of_bytes();
   SF_INFO info{};
@@ -164,13 +164,13 @@ Sound read_sound(std::span<const std::byte> bytes, const std::function<bool()>& 
     damaged("is truncated: it has " + std::to_string(n_read) + " of " + std::to_string(info.frames) +
             " samples");
   resampler.add({}, true);
-  Sound sound = resampler.take();
+  Audio sound = resampler.take();
   if (sound.samples.empty()) damaged("has no samples");
   return sound;
 }
 
-Sound read_sound_file(const std::filesystem::path& path) {
-  return read_sound(base::read_file(path, kMaxFileBytes));
+Audio read_audio_file(const std::filesystem::path& path) {
+  return read_audio(base::read_file(path, kMaxFileBytes));
 }
 
 }  // namespace weft

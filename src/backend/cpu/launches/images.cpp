@@ -1,4 +1,4 @@
-#include "backend/cpu/launches/pictures.h"
+#include "backend/cpu/launches/images.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@ namespace weft::cpu {
 namespace {
 
 /// Elements of results that are worth a task.
-constexpr std::int64_t kPictureLeastElements = 4096;
+constexpr std::int64_t kImageLeastElements = 4096;
 /// Floats of a block of pooling: within the first level of a cache.
 constexpr std::int64_t kBlockFloats = 6 * 1024;
 
@@ -72,7 +72,7 @@ std::int32_t PoolLaunch::prepare(const StepInfo& step) {
   }
   n_blocks_ = out_w == 0 ? 0 : planes_.value(step.symbols) * n_row_blocks_;
   const std::int64_t of_block = block_rows_ * std::max<std::int64_t>(out_w, 1);
-  shares_.set(n_blocks_, kPictureLeastElements / of_block, step.n_threads);
+  shares_.set(n_blocks_, kImageLeastElements / of_block, step.n_threads);
   return shares_.n_tasks;
 }
 
@@ -168,7 +168,7 @@ std::int32_t ResizeLaunch::prepare(const StepInfo& step) {
   place(rows_, height_.value(step.symbols), out_h);
   place(columns_, width_.value(step.symbols), out_w);
   n_rows_ = out_w == 0 ? 0 : planes_.value(step.symbols) * out_h;
-  shares_.set(n_rows_, kPictureLeastElements / std::max<std::int64_t>(out_w, 1), step.n_threads);
+  shares_.set(n_rows_, kImageLeastElements / std::max<std::int64_t>(out_w, 1), step.n_threads);
   return shares_.n_tasks;
 }
 

@@ -1,4 +1,4 @@
-#include "bench/load_answer.h"
+#include "bench/load_response.h"
 
 #include <fmt/format.h>
 
@@ -38,19 +38,19 @@ std::string message_of(const std::string& text) {
 
 }  // namespace
 
-void LoadAnswer::head(int status, std::string_view content_type) {
+void LoadResponse::head(int status, std::string_view content_type) {
   status_ = status;
   streams_ = status == 200 && content_type.starts_with("text/event-stream");
 }
 
-void LoadAnswer::fail(std::string kind, std::string detail) {
+void LoadResponse::fail(std::string kind, std::string detail) {
   if (!error_.empty()) return;
   error_ = std::move(kind);
   detail_ = std::move(detail);
   if (detail_.size() > kMaxDetail) detail_ = detail_.substr(0, kMaxDetail) + "...";
 }
 
-bool LoadAnswer::take(std::string_view piece) {
+bool LoadResponse::take(std::string_view piece) {
   if (rest_.size() + piece.size() > kMaxBytes) {
     fail("not understood", "a line of the response is too long");
     return false;
@@ -70,7 +70,7 @@ bool LoadAnswer::take(std::string_view piece) {
   return error_.empty();
 }
 
-void LoadAnswer::take_line(std::string_view line) {
+void LoadResponse::take_line(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   if (!line.starts_with("data:")) return;  // Comments, names of events, the empty lines between them.
   line.remove_prefix(5);
@@ -85,7 +85,7 @@ void LoadAnswer::take_line(std::string_view line) {
   take_object(object);
 }
 
-void LoadAnswer::take_text(const Json& holder, const char* name) {
+void LoadResponse::take_text(const Json& holder, const char* name) {
   const std::string text = string_or_empty(holder, name);
   if (text.empty()) return;
   if (std::string_view(name) == "content" || std::string_view(name) == "text") text_ += text;
@@ -93,7 +93,7 @@ void LoadAnswer::take_text(const Json& holder, const char* name) {
   on_text_();
 }
 
-void LoadAnswer::take_object(const Json& object) {
+void LoadResponse::take_object(const Json& object) {
   if (const auto usage = object.find("usage"); usage != object.end() && usage->is_object()) {
     n_prompt_tokens_ = count_or_zero(*usage, "prompt_tokens");
     n_tokens_ = count_or_zero(*usage, "completion_tokens");
@@ -121,7 +121,7 @@ void LoadAnswer::take_object(const Json& object) {
   }
 }
 
-void LoadAnswer::end() {
+void LoadResponse::end() {
   if (status_ != 200) return fail(fmt::format("http {}", status_), message_of(rest_));
   if (streams_) {
     if (!done_ && finish_reason_.empty()) fail("cut short", "the stream ended without [DONE]");

@@ -11,7 +11,7 @@ const kSmallest = 2;
 const count = (n) => n.toLocaleString('en-US');
 
 /** `dyes`: colours of the sequences. */
-export class CellsPicture {
+export class CellsChart {
   constructor(dyes) {
     this.dyes = dyes;
     this.colours = null;
