@@ -25,7 +25,7 @@ constexpr const char *kOutputEnd = ".output", *kErrorsEnd = ".errors";
 constexpr std::string_view kOutputPurpose = "batch_output";
 /// Results reach the disk after this time at most.
 constexpr std::chrono::milliseconds kSyncPeriod{1000};
-constexpr std::chrono::milliseconds kLongestPause{10000};
+constexpr std::chrono::milliseconds kLongestPause{10000}, kFullDiskPause{1000};
 /// Tries of a request while its model cannot be used. An overloaded server gets it again without a limit.
 constexpr int kMostTries = 5;
 
@@ -89,6 +89,12 @@ bool is_open(const Batch& batch) {
 
 }  // namespace
 
+struct Batches::Result {
+  std::string id;  ///< Of the batch.
+  std::size_t index = 0;
+  HttpResponse answer;
+};
+
 /// A batch in progress.
 struct Batches::Active {
   Active(Batch batch_in, std::shared_ptr<const base::OpenFile> file, std::size_t most_lines,
@@ -119,6 +125,7 @@ struct Batches::Active {
   std::vector<bool> has_result;  ///< Those of an earlier process.
   std::size_t next = 0;
   std::deque<std::size_t> again;  ///< Requests that the server could not take.
+  std::vector<Result> unsaved;    ///< The disk had no room for them. Their requests stay in `given_out`.
   std::unordered_map<std::size_t, int> n_tries;
   bool is_refused = false;  ///< The server could not take the last request: it gets one at a time.
   struct GivenOut {
@@ -126,12 +133,6 @@ struct Batches::Active {
     std::weak_ptr<LineExchange> exchange;  ///< The API holds it.
   };
   std::unordered_map<std::size_t, GivenOut> given_out;
-};
-
-struct Batches::Result {
-  std::string id;  ///< Of the batch.
-  std::size_t index = 0;
-  HttpResponse answer;
 };
 
 Batches::Batches(FileStore& store, FileNotes note) : store_(store), note_(std::move(note)) { load(); }
@@ -288,6 +289,7 @@ void Batches::work() {
       for (Result& result : news.results) take(std::move(result));
       if (news.yields) take_back_requests();
       if (news.has_batches) begin_new();
+      save_again();
       end_finished();
       give_out();
       sync(false);
@@ -400,32 +402,65 @@ void Batches::take(Result result) {
     active.given_out.erase(result.index);
     active.again.push_back(result.index);
     active.is_refused = true;
-    {
-      const std::lock_guard lock(mutex_);
-      if (!pausing_.insert(result.id).second) return;
-    }
-    host_.after(*time, [this, id = result.id] {
-      {
-        const std::lock_guard lock(mutex_);
-        pausing_.erase(id);
-      }
-      wake();
-    });
+    pause(result.id, *time);
     return;
   }
+  save(active, std::move(result));
+}
+
+/// Appends a result. If the disk is full, it is saved after a pause.
+void Batches::save(Active& active, Result result) {
   try {
     add_result(active, result.index, result.answer);
   } catch (const ApiError& error) {
-    end(result.id, BatchStatus::kFailed, one_error(error.code, error.what()));
+    if (error.status != 507) return end(result.id, BatchStatus::kFailed, one_error(error.code, error.what()));
+    if (pause(result.id, kFullDiskPause)) note_problem(result.id, error.what());
+    active.unsaved.push_back(std::move(result));
   }
+}
+
+void Batches::save_again() {
+  for (const std::string& id : ids_with_unsaved()) {
+    const Actives::iterator active = find_active(id);
+    for (Result& result : std::exchange((*active)->unsaved, {})) {
+      save(**active, std::move(result));
+      if (find_active(id) == active_.end()) break;  // It has failed.
+    }
+  }
+}
+
+/// Of batches without a pause.
+std::vector<std::string> Batches::ids_with_unsaved() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> ids;
+  for (const auto& active : active_)
+    if (!active->unsaved.empty() && !pausing_.contains(active->batch.id)) ids.push_back(active->batch.id);
+  return ids;
+}
+
+/// The batch gets no requests for this time. False if a pause has begun before.
+bool Batches::pause(const std::string& id, std::chrono::milliseconds time) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!pausing_.insert(id).second) return false;
+  }
+  host_.after(time, [this, id] {
+    {
+      const std::lock_guard lock(mutex_);
+      pausing_.erase(id);
+    }
+    wake();
+  });
+  return true;
 }
 
 void Batches::add_result(Active& active, std::size_t index, const HttpResponse& answer) {
   const bool completed = answer.status / 100 == 2;
-  const auto given_out = active.given_out.extract(index);
+  (completed ? active.output : active.errors)
+      .append(result_line(active.given_out.at(index).custom_id, answer));
+  active.given_out.erase(index);
   active.n_tries.erase(index);
   active.is_refused = false;
-  (completed ? active.output : active.errors).append(result_line(given_out.mapped().custom_id, answer));
   const std::lock_guard lock(mutex_);
   if (Batch* const batch = records_.find(active.batch.id); batch != nullptr)
     ++(completed ? batch->n_completed : batch->n_failed);
@@ -483,6 +518,7 @@ void Batches::cancel_requests(Active& active) {
   for (auto& [index, given_out] : active.given_out)
     if (const auto exchange = given_out.exchange.lock()) exchange->cancel();
   active.given_out.clear();
+  active.unsaved.clear();
 }
 
 void Batches::take_back_requests() {
@@ -507,15 +543,8 @@ void Batches::end(const std::string& id, BatchStatus status, std::vector<BatchEr
   try {
     keep_results(id, status, errors);
   } catch (const ApiError& error) {
-    note_problem(id, error.what());
-    if (errors.empty()) errors = one_error(error.code, error.what());
-    // Its state on the disk stays, so that another process tries again.
-    const std::lock_guard lock(mutex_);
-    if (Batch* const batch = records_.find(id); batch != nullptr) {
-      batch->output_file.clear();
-      batch->error_file.clear();
-      set_end(*batch, BatchStatus::kFailed, errors);
-    }
+    // It is ended again after a pause, or by another process.
+    if (pause(id, kFullDiskPause)) note_problem(id, error.what());
     return;
   }
   try {

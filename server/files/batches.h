@@ -4,6 +4,7 @@
 //
 // The state of a batch is ID.json in the folder, its results are ID.output and ID.errors until it ends. Both
 // are enough to continue it in another process: requests whose custom_id has a result are not computed again.
+// A batch waits while the disk is full. It fails if its owner's share of --files-size is used up.
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -90,6 +91,10 @@ class Batches {
   void begin_new();
   void begin(const Batch& batch);
   void take(Result result);
+  void save(Active& active, Result result);
+  void save_again();
+  std::vector<std::string> ids_with_unsaved() const;
+  bool pause(const std::string& id, std::chrono::milliseconds time);
   void add_result(Active& active, std::size_t index, const HttpResponse& answer);
   std::size_t n_given_out() const;
   void give_out();
@@ -109,8 +114,9 @@ class Batches {
   std::condition_variable changed_;
   Records<Batch> records_;
   std::vector<Result> results_;
-  bool has_news_ = false;          ///< New or cancelled batches, or the end of a pause.
-  std::set<std::string> pausing_;  ///< Ids of batches whose requests the server could not take.
+  bool has_news_ = false;  ///< New or cancelled batches, or the end of a pause.
+  /// Ids of batches whose requests the server could not take, or whose results the disk could not.
+  std::set<std::string> pausing_;
   bool stopping_ = false;
   bool yields_ = false;
   // The thread's own:
