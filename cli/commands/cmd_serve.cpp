@@ -83,7 +83,11 @@ std::vector<ModelSpec> model_specs(const ServeOptions& options) {
     const bool known =
         std::any_of(specs.begin(), specs.end(), [&](const ModelSpec& s) { return s.path == path; });
     if (!known)
-      specs.push_back({.name = unique(stem), .aliases = {}, .path = path, .is_adapted = specs.empty()});
+      specs.push_back({.name = unique(stem),
+                       .aliases = {},
+                       .path = path,
+                       .is_transcriber = is_transcriber_file(path),
+                       .is_adapted = specs.empty()});
   };
   // A folder's converted file has another name than the folder.
   const auto add_named = [&](const std::string& name) {
@@ -242,7 +246,7 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
   if (const std::string why = why_no_draft_model(options->speculation); !why.empty())
     log.write(LogLevel::kWarning, why);
   pool.bytes_of = [options, footprint, default_path, draft_path](const ModelSpec& spec) {
-    if (is_transcriber_file(spec.path)) return 2 * std::uint64_t{std::filesystem::file_size(spec.path)};
+    if (spec.is_transcriber) return 2 * std::uint64_t{std::filesystem::file_size(spec.path)};
     *footprint = footprint_of(*options, spec);
     if (draft_path.empty() || spec.path != default_path) return footprint->bytes;
     ContextParams context = context_params(options->context, options->model);
@@ -253,7 +257,7 @@ server::PoolParams pool_params(const std::shared_ptr<ServeOptions>& options, ser
   const auto reported_lost = std::make_shared<std::vector<std::string>>();
   const auto load = [options, trace, footprint, others, reported_lost, default_path, draft_path, &log](
                         const ModelSpec& spec, const std::function<bool(float)>& progress) {
-    if (is_transcriber_file(spec.path))
+    if (spec.is_transcriber)
       return std::make_shared<server::ServedModel>(
           spec, Transcriber::load(spec.path, transcriber_params(options->model)));
     const auto n_others =

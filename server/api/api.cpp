@@ -477,6 +477,9 @@ void Api::with_model(const Route& route, std::shared_ptr<Job> job) {
   } catch (...) {
     return fail(*job, route.shape, to_api_error(std::current_exception()));
   }
+  // Clients send fixed names such as "whisper-1" with audio.
+  if (name.empty() || (route.transcribes && !models_->knows(name)))
+    if (std::string first = models_->first_name(route.transcribes); !first.empty()) name = std::move(first);
   job->model_name = models_->whole_name(name);
   // With a loaded model the request continues at once, on this thread; otherwise once it is loaded.
   const bool is_background = job->is_background();

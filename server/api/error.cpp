@@ -129,6 +129,8 @@ HttpResponse error_response(const ApiError& error, ErrorShape shape) {
                                 fmt::format("{:.0f}", std::ceil(error.retry_after_ms / 1000.0)));
     answer.headers.emplace_back("Retry-After-Ms", fmt::format("{:.0f}", std::ceil(error.retry_after_ms)));
   }
+  // OpenAI's and Anthropic's clients read it.
+  if (error.is_permanent) answer.headers.emplace_back("X-Should-Retry", "false");
   answer.is_overload = error.status == 429 || error.code == kOverloaded || error.code == kNoRoom;
   if (error.status == 401) answer.headers.emplace_back("WWW-Authenticate", "Bearer");
   return answer;

@@ -30,6 +30,7 @@ struct ApiError : std::runtime_error {
   std::string code;   ///< "unknown_parameter", ...; empty: null.
   std::string param;  ///< The field, "messages[0].content"; empty: null.
   double retry_after_ms = 0.0;
+  bool is_permanent = false;  ///< Clients that repeat errors 5xx should not repeat this one.
   /// If the prompt is too long: its tokens, the allowed tokens, and the context size. Otherwise 0.
   std::size_t n_prompt = 0, n_most = 0, n_ctx = 0;
 };

@@ -68,6 +68,7 @@ struct ModelPool::Slot {
   std::uint64_t last_used = 0;
   // Failed loads since the last success:
   int n_failures = 0;
+  bool is_permanent = false;  ///< With kFailed: Outcome::is_permanent.
   std::chrono::steady_clock::time_point try_again_at = {};
   bool was_loaded = false;
   bool was_lost = false;  ///< With kFailed: while it was served. No request has tried to load it again yet.
@@ -92,6 +93,11 @@ struct ModelPool::Slot {
 
   /// With kFailed.
   ApiError not_loaded() const {
+    if (is_permanent) {
+      ApiError permanent(500, "server_error", "model_not_supported", "", load_failure(spec, error));
+      permanent.is_permanent = true;
+      return permanent;
+    }
     const std::chrono::duration<double, std::milli> pause = try_again_at - std::chrono::steady_clock::now();
     return model_unavailable(was_lost ? weights_lost(spec, error) : load_failure(spec, error),
                              std::max(1000.0, pause.count()));
@@ -165,6 +171,12 @@ std::string ModelPool::whole_name(std::string_view name) const {
   const std::lock_guard lock(mutex_);
   const Found found = find(name);
   return std::string(found.slot != nullptr ? found.name : name);
+}
+
+std::string ModelPool::first_name(bool is_transcriber) const {
+  for (const ModelSpec& spec : params_.models)
+    if (spec.is_transcriber == is_transcriber) return spec.name;
+  return {};
 }
 
 /// The first few names, for an error.
@@ -359,9 +371,10 @@ bool ModelPool::has_client(const Slot& slot) const {
 }
 
 /// With mutex_ held.
-void ModelPool::fail(Slot& slot, const std::string& why) {
+void ModelPool::fail(Slot& slot, const std::string& why, bool is_permanent) {
   slot.stage = ModelState::Stage::kFailed;
   slot.was_lost = false;
+  slot.is_permanent = is_permanent;
   slot.error = without_folders(why);
   const auto pause = std::min(kTryAgain * (1 << std::min(slot.n_failures++, 5)), kTryAgainAtMost);
   slot.try_again_at = std::chrono::steady_clock::now() + pause;
@@ -466,7 +479,9 @@ ModelPool::Outcome ModelPool::model_of(Slot& slot) {
   } catch (const ApiError&) {  // There is not enough memory now.
     of.error = std::current_exception();
   } catch (...) {
-    of.failure = to_api_error(std::current_exception()).what();
+    const ApiError error = to_api_error(std::current_exception());
+    of.failure = error.what();
+    of.is_permanent = error.status == 400;
   }
   return of;
 }
@@ -496,7 +511,7 @@ std::vector<ModelPool::Ready> ModelPool::settle(Slot& slot, Outcome& of) {
       slot.is_wanted = false;
       slot.keep_alive = params_.keep_alive;
     } else if (!of.failure.empty()) {
-      fail(slot, of.failure);
+      fail(slot, of.failure, of.is_permanent);
       warning = load_failure(slot.spec, of.failure);
       of.error = as_pointer(slot.not_loaded());
     } else {

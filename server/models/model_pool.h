@@ -81,6 +81,8 @@ class ModelPool {
   std::vector<ModelState> states() const;
   /// The full name of the model or adapter that a client's `name` means. Returns `name` if it is unknown.
   std::string whole_name(std::string_view name) const;
+  /// The name of the first Whisper model, or of the first other model. Empty if there is none.
+  std::string first_name(bool is_transcriber) const;
   /// The model of the name; null if it is unknown or not loaded.
   std::shared_ptr<ServedModel> loaded(std::string_view name) const;
   /// Whether the name means one of the models or adapters, without any_name.
@@ -121,7 +123,8 @@ class ModelPool {
   struct Outcome {
     std::shared_ptr<ServedModel> model;
     std::exception_ptr error;
-    std::string failure;  ///< Why it could not be loaded; not set if only memory is short now.
+    std::string failure;        ///< Why it could not be loaded; not set if only memory is short now.
+    bool is_permanent = false;  ///< The failure: the model does not support the server's options.
     std::shared_ptr<ServedModel> too_late;  ///< Its destructor takes time: it runs after the callbacks.
   };
   void work();
@@ -137,7 +140,7 @@ class ModelPool {
   std::function<bool(float)> progress_of(Slot& slot, const bool& flag);
   void renew_lost(std::unique_lock<std::mutex>& lock);
   void renew(Slot& slot, const std::string& why, std::unique_lock<std::mutex>& lock);
-  void fail(Slot& slot, const std::string& why);
+  void fail(Slot& slot, const std::string& why, bool is_permanent = false);
   Slot* wanted_back();
   void unload_idle(std::unique_lock<std::mutex>& lock);
   void unload(Slot& slot, std::string_view why, std::unique_lock<std::mutex>& lock);

@@ -37,6 +37,7 @@ struct ModelSpec {
   std::filesystem::path path;
   std::vector<std::string> adapters = {};  ///< Each name means the model with that adapter.
   std::vector<std::string> tags = {};      ///< For people: clients only show them.
+  bool is_transcriber = false;             ///< A Whisper model.
   bool is_adapted = false;                 ///< Adapters and control vectors are loaded with it.
 };
 

@@ -182,8 +182,6 @@ def test_beside_a_language_model(start_server):
     answer, body = post(both.address, "/v1/completions", {"model": "model", "prompt": "x", "max_tokens": 2})
     assert answer.status == 200, body
     assert get(both.address, "/props")[0].status == 200
-    answer, body = send(both, [sound, ("model", "nosuch")])
-    assert answer.status == 404, body
     assert both.stop() == 0, both.text()
 
 
@@ -203,3 +201,27 @@ def test_clients_that_leave_do_not_stop_others(whisper, client):
         connection.request("POST", "/v1/audio/transcriptions", body, {"Content-Type": f"multipart/form-data; boundary={boundary}"})
         connection.close()
     assert client.audio.transcriptions.create(model="model", file=SOUND, language="de").text
+
+
+@pytest.fixture(scope="module")
+def two(start_server):
+    """A chat model first, then a Whisper model."""
+    return start_server("-m", DATA / "golden/llama/model.gguf", "-m", DATA / "speech" / "model", "-c", "512")
+
+
+@pytest.mark.parametrize("name", [None, "", "whisper-1", "gpt-4o-transcribe", "model-2"])
+def test_audio_goes_to_the_whisper_model_of_several_models(two, name):
+    """Open WebUI and other clients send fixed names, as to OpenAI's server."""
+    parts = [("file", wav(0.5), "a.wav")] + ([] if name is None else [("model", name)])
+    answer, body = send(two, parts)
+    assert answer.status == 200 and "text" in json.loads(body), body
+    chat = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+    assert post(two.address, "/v1/chat/completions", chat)[0].status == 200
+
+
+def test_chats_go_to_the_chat_model_after_a_whisper_model(start_server):
+    server = start_server("-m", DATA / "speech" / "model", "-m", DATA / "golden/llama/model.gguf", "-c", "512")
+    chat = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+    assert post(server.address, "/v1/chat/completions", chat)[0].status == 200
+    answer, body = send(server, [("file", wav(0.5), "a.wav")])
+    assert answer.status == 200, body

@@ -44,7 +44,7 @@ TEST(ModelPool, FailedLoadsAre503AndNotRepeatedForEachRequest) {
   params.load = [&](const ModelSpec& spec,
                     const std::function<bool(float)>&) -> std::shared_ptr<ServedModel> {
     ++n_loads;
-    throw Error(ErrorCode::kInvalidArgument, "cannot open " + spec.path.string() + ": it is broken");
+    throw Error(ErrorCode::kInvalidFile, "cannot open " + spec.path.string() + ": it is broken");
   };
   params.warn = [&](const std::string& line) { warnings.push_back(line); };
   {
@@ -63,6 +63,21 @@ TEST(ModelPool, FailedLoadsAre503AndNotRepeatedForEachRequest) {
   EXPECT_EQ(warnings,
             std::vector<std::string>{
                 "the model 'one' could not be loaded: cannot open /srv/secret/one.gguf: it is broken"});
+}
+
+TEST(ModelPool, UnsupportedOptionsAreErrorsThatClientsDoNotRepeat) {
+  PoolParams params = params_of({"one"});
+  params.load = [](const ModelSpec&, const std::function<bool(float)>&) -> std::shared_ptr<ServedModel> {
+    throw Error(ErrorCode::kUnsupported, "the cache type q4_0 does not fit heads of 80 columns");
+  };
+  ModelPool pool(params);
+  const ApiError error = error_of(pool);
+  EXPECT_EQ(error.status, 500);
+  EXPECT_EQ(error.code, "model_not_supported");
+  EXPECT_STREQ(error.what(),
+               "the model 'one' could not be loaded: the cache type q4_0 does not fit heads of 80 columns");
+  const HttpResponse response = error_response(error, ErrorShape::kOpenAi);
+  EXPECT_EQ(response.headers, (HttpHeaders{{"X-Should-Retry", "false"}}));
 }
 
 TEST(ModelPool, LoadsInterruptedByStopAreNotFailures) {
