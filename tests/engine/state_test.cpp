@@ -216,6 +216,9 @@ TEST(State, StatesOfOthersAreRefused) {
   Context wide(test::golden("llama"), {.n_ctx = 64, .k_type = CacheType::kF32});
   says(refusal([&] { (void)wide.restore(one, 0); }, kArgument),
        "this context's of f32; restore it into a context with the same cache types");
+  Context rotated(test::golden("llama"),
+                  {.n_ctx = 64, .k_type = CacheType::kQ8_0, .v_type = CacheType::kQ8_0});
+  says(refusal([&] { (void)rotated.restore(one, 0); }, kArgument), "is of f16, this context's of q8_0");
   Context narrow(test::golden("llama"), {.n_ctx = 32});
   says(refusal([&] { (void)narrow.restore(one, 0); }, kArgument), "create it with a larger n_ctx");
   says(refusal([&] { (void)context.restore(one); }, kArgument), "give the sequence id");

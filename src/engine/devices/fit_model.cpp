@@ -160,11 +160,15 @@ ContextParams expected_context(const PlacementParams& params, const ModelInfo& i
                  info, CacheType::kF16);
 }
 
-[[noreturn]] void refuse_to_place(const exec::DeviceSet& set, const std::string& problem) {
+[[noreturn]] void refuse_to_place(const exec::DeviceSet& set, const PlacementParams& params,
+                                  const std::string& problem) {
+  const bool has_margin = margin_of(params, set, set.host) > 0;
   if (set.size() == 1)
     throw Error(ErrorCode::kOutOfMemory,
                 "the model does not fit: " + problem +
-                    "; use a smaller model, a smaller quantization, or a shorter context");
+                    "; use a smaller model, a smaller quantization, a shorter context (--ctx-size), or "
+                    "weights in the file's layout (--no-repack)" +
+                    (has_margin ? ", or a smaller margin (--fit-target)" : ""));
   throw Error(ErrorCode::kOutOfMemory,
               "the model does not fit on its devices: " + problem +
                   "; place fewer layers there, or use a smaller model or a shorter context");
@@ -232,7 +236,7 @@ PlacedGraph place_model(model::ModelGraph graph, const GraphOfLength& build, con
     if (can_lower) shorten(search.most((shortest = build(least))->graph));
     if (!choice.fits()) choice = search.best(graph.graph);
     if (!choice.fits() && can_lower) shorten(search.best(shortest->graph));
-    if (!choice.fits()) refuse_to_place(set, choice.problem);
+    if (!choice.fits()) refuse_to_place(set, params, choice.problem);
   }
   PlacementReport report = report_of(graph.graph, set, params, choice);
   report.n_layers_all = info.n_layers + 1;
