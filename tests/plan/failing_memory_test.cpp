@@ -22,6 +22,10 @@ thread_local int n_until_failure = -1;
   if (void* const memory = std::malloc(bytes)) return memory;
   throw std::bad_alloc();
 }
+// Called for buffers of std::stable_sort. Without it, a sanitizer's own would serve what this file frees.
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return n_until_failure >= 0 && n_until_failure-- == 0 ? nullptr : std::malloc(bytes);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
