@@ -8,6 +8,7 @@
 
 #include "api/infill.h"
 #include "api/line_limits.h"
+#include "api/media.h"
 #include "api/prompts.h"
 #include "api/response_json.h"
 #include "base/to_size.h"
@@ -294,7 +295,10 @@ class CompletionWriter : public ResponseWriter {
     json["tokens_predicted"] = choice.stats.n_generated;
     json["tokens_evaluated"] = choice.stats.n_prompt;
     json["generation_settings"] = native.settings;
-    json["prompt"] = model_->tokenizer().decode(prompt_of(at).tokens, true);
+    const Prompt& prompt = prompt_of(at);
+    const bool has_media =
+        std::find(prompt.tokens.begin(), prompt.tokens.end(), kMediaToken) != prompt.tokens.end();
+    json["prompt"] = has_media ? prompt.text : model_->tokenizer().decode(prompt.tokens, true);
     json["has_new_line"] = choice.cut.has_new_line();
     json["truncated"] = native.truncated;
     json["stop_type"] = choice.stop == StopReason::kEnd ? "eos" : by_word ? "word" : "limit";
@@ -357,7 +361,8 @@ Json native_settings(const Job& job, const CommonFields& common, const NativeSty
 
 // Cuts the prompt as the client asks. Throws ApiError if the rest is too long.
 void fit(const Job& job, const CommonFields& common, Prompt& prompt) {
-  if (keep_end(prompt.tokens, common.n_kept, job.model->tokenizer())) prompt.text.clear();
+  if (prompt.parts.empty() && keep_end(prompt.tokens, common.n_kept, job.model->tokenizer()))
+    prompt.text.clear();
   check_length(*job.model, prompt.tokens.size(), "prompt", common.params.n_predict != 0);
 }
 
@@ -391,9 +396,14 @@ void write(Job& job, Fields& fields, CommonFields common, std::vector<Prompt> pr
   style.logprobs = n_logprobs >= 0;
   style.return_tokens = common.return_tokens;
   std::vector<std::vector<Token>> tokens;
-  for (const Prompt& prompt : prompts) tokens.push_back(prompt.tokens);
+  std::vector<std::vector<EmbeddedPart>> media;
+  for (Prompt& prompt : prompts) {
+    tokens.push_back(prompt.tokens);
+    media.push_back(std::move(prompt.parts));
+  }
   submit(job, std::move(tokens), params,
-         std::make_unique<CompletionWriter>(std::move(style), job.model, std::move(prompts)), common.slot);
+         std::make_unique<CompletionWriter>(std::move(style), job.model, std::move(prompts)), common.slot,
+         std::move(media));
 }
 
 /// The fields of llama.cpp's own API.
@@ -405,7 +415,9 @@ NativeStyle read_native(Fields& fields, const CommonFields& common) {
   // llama.cpp's server ignores it as well.
   fields.ignore({"t_max_prompt_ms"});
   fields.without_effect("post_sampling_probs");  // They are the model's probabilities.
-  fields.refuse("image_data", "images are read by /v1/chat/completions");
+  fields.refuse("image_data",
+                "send images as {\"prompt_string\": \"<__media__> ...\", \"multimodal_data\": [\"base64\"]} "
+                "in 'prompt'");
   native.slot = common.slot;
   native.stops = common.params.stop;
   return native;
@@ -416,11 +428,17 @@ void complete(Job& job, Fields& fields, CommonFields common, CompletionStyle sty
   // The client sends the whole prompt, with its control tokens.
   const Tokenizer::EncodeOptions options{.add_special = fields.boolean("add_special_tokens", true),
                                          .parse_special = fields.boolean("parse_special", true)};
+  const auto read_media = [&](const std::string& text, const Json& data, const std::string& path) {
+    job.check_wanted();
+    PromptWithMedia prompt = read_media_prompt(job, text, options.parse_special, data, path);
+    return Prompt{text, std::move(prompt.tokens), std::move(prompt.parts)};
+  };
   std::vector<Prompt> prompts =
-      read_prompts(fields, "prompt", job.model->tokenizer(), job.params->n_inputs, options);
+      read_prompts(fields, "prompt", job.model->tokenizer(), job.params->n_inputs, options, read_media);
   if (const std::string suffix = fields.string("suffix"); !suffix.empty()) {
     const std::vector<Token> suffix_tokens = infill_tokens(*job.model, suffix);
     for (Prompt& prompt : prompts) {
+      if (!prompt.parts.empty()) throw bad_request("suffix", "'suffix' cannot be used with images or audio");
       if (prompt.text.empty() && !prompt.tokens.empty())
         throw bad_request("suffix", "'suffix' needs a prompt that is a string, not token ids");
       job.check_wanted();

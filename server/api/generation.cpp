@@ -42,6 +42,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
       : request_(std::move(parts.request)),
         prompts_(std::move(parts.prompts)),
         params_(std::move(parts.params)),
+        media_(std::move(parts.media)),
         writer_(std::move(parts.writer)),
         headers_(std::move(parts.headers)),
         keep_text_(std::move(parts.keep_text)),
@@ -81,7 +82,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   }
   void submit_next() {
     std::vector<Token>& prompt = prompts_[responses_.size()];
-    responses_.push_back(submit_prompt(*request_.model, prompt, params_));
+    RequestParams params = params_;
+    if (!media_.empty()) params.parts = std::move(media_[responses_.size()]);
+    responses_.push_back(submit_prompt(*request_.model, prompt, std::move(params)));
     ended_.push_back(false);
     prompt = {};
   }
@@ -246,6 +249,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   ServedRequest request_;
   std::vector<std::vector<Token>> prompts_;  ///< Submitted ones are empty.
   const RequestParams params_;
+  std::vector<std::vector<EmbeddedPart>> media_;
   const std::unique_ptr<ResponseWriter> writer_;
   HttpHeaders headers_;
   const std::function<void(std::vector<Token>)> keep_text_;

@@ -48,6 +48,7 @@ struct GenerationParts {
   /// does not fill the queue by itself. Where the queue is full then, they wait.
   std::vector<std::vector<Token>> prompts;
   RequestParams params = {};
+  std::vector<std::vector<EmbeddedPart>> media = {};  ///< Of each prompt; empty: params.parts of all.
   std::unique_ptr<ResponseWriter> writer;
   HttpHeaders headers = {};
   /// Gets the prompt and the tokens of the only completion, once it has ended.

@@ -61,7 +61,7 @@ void Job::check_wanted() const {
 }
 
 void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams params,
-            std::unique_ptr<ResponseWriter> writer, int slot) {
+            std::unique_ptr<ResponseWriter> writer, int slot, std::vector<std::vector<EmbeddedPart>> media) {
   check_writes(*job.model);
   params.n_ctx = job.model->n_ctx;
   if (!job.grammar_fault) job.grammar_fault = std::make_shared<GrammarFault>();
@@ -76,6 +76,7 @@ void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams par
   GenerationParts parts{.request = job,
                         .prompts = std::move(prompts),
                         .params = std::move(params),
+                        .media = std::move(media),
                         .writer = std::move(writer),
                         .headers = job.headers()};
   if (slot >= 0 && job.sessions->enabled() && parts.prompts.size() == 1 && parts.params.n == 1) {

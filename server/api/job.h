@@ -58,7 +58,8 @@ struct Job : ServedRequest {
 /// Starts the generation of `prompts` with the same parameters; `writer` writes the response. `slot` gets the
 /// prompt and completion, if it is given. Throws as start_generation does.
 void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams params,
-            std::unique_ptr<ResponseWriter> writer, int slot = -1);
+            std::unique_ptr<ResponseWriter> writer, int slot = -1,
+            std::vector<std::vector<EmbeddedPart>> media = {});
 /// Throws ApiError for an encoder.
 void check_writes(const ServedModel& model);
 /// Throws ApiError (context_length_exceeded, with both numbers) for a prompt that leaves no room for a

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -71,6 +72,14 @@ std::optional<std::string> take_part(const Json& part, const std::string& path, 
     return taker.take("file", [&]() -> std::string { throw no_files(path); });
   if (type != "image_url" && type != "input_image") return std::nullopt;
   return taker.take("image", [&] { return take_image_part(part, path, taker); });
+}
+
+/// WAV, AIFF, FLAC, Ogg and MP3.
+bool starts_as_audio(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  for (const std::string_view begin : {"RIFF", "RF64", "FORM", "fLaC", "OggS", "ID3"})
+    if (text.starts_with(begin)) return true;
+  return bytes.size() > 1 && bytes[0] == std::byte{0xFF} && (bytes[1] & std::byte{0xE0}) == std::byte{0xE0};
 }
 
 /// Replaces the mark of a file that is left out. `n` is the number of marks before it.
@@ -148,6 +157,14 @@ std::string MediaTaker::take_image(std::string_view base64, const std::string& p
   return add(base64, path, false);
 }
 
+std::string MediaTaker::take_data(std::string_view base64, const std::string& path) {
+  if (model_.vision == nullptr && model_.audio != nullptr) return add(base64, path, true);
+  check_vision(path);
+  const auto begin = base::from_base64(base64.substr(0, 16));
+  const bool is_audio = model_.audio != nullptr && begin && starts_as_audio(*begin);
+  return add(base64, path, is_audio);
+}
+
 std::string MediaTaker::take_url(std::string_view url, const std::string& path) {
   check_vision(path);
   return add(data_of(url, path, "image/png"), path, false);
@@ -175,8 +192,33 @@ std::string MediaTaker::take_audio(const Json& part, const std::string& path) {
   return mark;
 }
 
+PromptWithMedia read_media_prompt(Job& job, const std::string& text, bool parse_special, const Json& data,
+                                  const std::string& path) {
+  constexpr std::string_view kMarker = "<__media__>";
+  if (!data.is_array()) throw bad_request(path, fmt::format("'{}' must be an array of base64 strings", path));
+  MediaTaker taker(job);
+  std::string prompt;
+  std::size_t begin = 0, n = 0;
+  for (std::size_t at = text.find(kMarker); at != std::string::npos; at = text.find(kMarker, begin)) {
+    prompt.append(text, begin, at - begin);
+    begin = at + kMarker.size();
+    if (n++ >= data.size()) continue;
+    const std::string place = element(path, n - 1);
+    if (!data[n - 1].is_string())
+      throw bad_request(place, fmt::format("'{}' must be a base64 string", place));
+    const std::string& sent = data[n - 1].get_ref<const std::string&>();
+    prompt += taker.take_data(sent.starts_with("data:") ? data_of(sent, place, "image/png") : sent, place);
+  }
+  if (n != data.size())
+    throw bad_request(path, fmt::format("the prompt has {} markers {}, but '{}' has {} files", n, kMarker,
+                                        path, data.size()));
+  prompt.append(text, begin);
+  return with_media({{std::move(prompt), parse_special}}, taker.finish(), *job.model);
+}
+
 bool has_media(const Json& body) {
   if (body.is_object()) {
+    if (const auto data = body.find("multimodal_data"); data != body.end() && !data->empty()) return true;
     // Ollama's messages have their images in a list.
     if (const auto images = body.find("images");
         images != body.end() && images->is_array() && !images->empty())

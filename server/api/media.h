@@ -50,6 +50,8 @@ class MediaTaker {
   std::string take_image(std::string_view base64, const std::string& path);
   /// A part {"type": "input_audio", "input_audio": {"data": base64, "format": "wav"}} of OpenAI's APIs.
   std::string take_audio(const Json& part, const std::string& path);
+  /// An image or audio: the model that reads only one of them decides, or else the file's first bytes.
+  std::string take_data(std::string_view base64, const std::string& path);
   /// A data: URL.
   std::string take_audio_url(std::string_view url, const std::string& path);
   Media finish() { return std::move(media_); }
@@ -67,6 +69,11 @@ class MediaTaker {
 
 /// 400 for a file, such as a PDF.
 ApiError no_files(const std::string& path);
+
+/// A prompt of llama.cpp's server: `text` has its marker <__media__> for each base64 of `data`. Throws
+/// ApiError as MediaTaker and with_media do, and if the numbers differ.
+PromptWithMedia read_media_prompt(Job& job, const std::string& text, bool parse_special, const Json& data,
+                                  const std::string& path);
 
 /// Whether a request's body has an image or audio, in the format of any API.
 bool has_media(const Json& body);

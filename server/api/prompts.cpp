@@ -64,14 +64,16 @@ std::vector<Token> read_ids(const Json& array, const std::string& path, const To
 
 namespace {
 
+/// The images and audio of a prompt in llama.cpp's form; null: none.
+const Json* media_of(const Json& prompt) {
+  if (!prompt.is_object()) return nullptr;
+  const auto media = prompt.find("multimodal_data");
+  return media == prompt.end() || media->is_null() || media->empty() ? nullptr : &*media;
+}
+
 /// A prompt as llama.cpp's server also takes it: {"content": ...} or {"prompt_string": "..."}.
 const Json& unwrapped(const Json& value, const std::string& path) {
   if (!value.is_object()) return value;
-  if (const auto media = value.find("multimodal_data");
-      media != value.end() && !media->is_null() && !media->empty())
-    throw bad_request(path + ".multimodal_data",
-                      "images and audio in a prompt are not supported here; send them to "
-                      "/v1/chat/completions");
   for (const char* name : {"content", "prompt_string"})
     if (const auto found = value.find(name); found != value.end()) return *found;
   throw bad_request(path, fmt::format("'{}' has neither 'content' nor 'prompt_string'", path));
@@ -91,8 +93,19 @@ std::optional<std::string> text_of_parts(const Json& value) {
 }
 
 Prompt read_prompt(const Json& wrapped, const std::string& path, const Tokenizer& tokenizer,
-                   const EncodeOptions& options) {
+                   const EncodeOptions& options, const ReadMediaPrompt& read_media) {
   const Json& entry = unwrapped(wrapped, path);
+  if (const Json* const media = media_of(wrapped)) {
+    const std::string data_path = path + ".multimodal_data";
+    if (!read_media)
+      throw bad_request(data_path,
+                        fmt::format("'{}' is read by /completion and /v1/completions only", data_path));
+    if (!entry.is_string())
+      throw bad_request(path, fmt::format("'{}' needs a 'prompt_string' with a marker for each element of "
+                                          "'multimodal_data'",
+                                          path));
+    return read_media(entry.get<std::string>(), *media, data_path);
+  }
   if (auto text = text_of_parts(entry)) return from_text(*std::move(text), tokenizer, options);
   if (entry.is_string()) return from_text(entry.get<std::string>(), tokenizer, options);
   if (!entry.is_array())
@@ -104,24 +117,26 @@ Prompt read_prompt(const Json& wrapped, const std::string& path, const Tokenizer
 }  // namespace
 
 std::vector<Prompt> read_prompts(Fields& fields, std::string_view name, const Tokenizer& tokenizer,
-                                 std::size_t at_most, const EncodeOptions& options) {
+                                 std::size_t at_most, const EncodeOptions& options,
+                                 const ReadMediaPrompt& read_media) {
   const Json* found = fields.find(name);
   const std::string path = fields.path_of(name);
   if (found == nullptr) throw bad_request(path, fmt::format("'{}' is missing", path));
   const Json& value = unwrapped(*found, path);
-  if (value.is_string()) return {read_prompt(value, path, tokenizer, options)};
+  if (value.is_string() || media_of(*found) != nullptr)
+    return {read_prompt(*found, path, tokenizer, options, read_media)};
   if (found->is_object())
     if (auto text = text_of_parts(value)) return {from_text(*std::move(text), tokenizer, options)};
   if (!value.is_array() || value.empty())
     throw bad_request(path, fmt::format("'{}' must be a string, or an array of strings or token ids", path));
   if (std::any_of(value.begin(), value.end(), [](const Json& entry) { return entry.is_number(); }))
-    return {read_prompt(value, path, tokenizer, options)};
+    return {read_prompt(value, path, tokenizer, options, read_media)};
   if (value.size() > at_most)
     throw bad_request(path,
                       fmt::format("'{}' may have at most {} entries, not {}", path, at_most, value.size()));
   std::vector<Prompt> prompts;
   for (std::size_t i = 0; i < value.size(); ++i)
-    prompts.push_back(read_prompt(value[i], element(path, i), tokenizer, options));
+    prompts.push_back(read_prompt(value[i], element(path, i), tokenizer, options, read_media));
   return prompts;
 }
 

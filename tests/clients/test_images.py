@@ -18,7 +18,7 @@ PICTURE = base64.b64encode((DATA / "vision/pictures/photo.png").read_bytes()).de
 OTHER = base64.b64encode((DATA / "vision/pictures/turned.jpg").read_bytes()).decode()
 URL = f"data:image/png;base64,{PICTURE}"
 TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
-N_ROWS = 9  # Of a picture.
+N_ROWS = 9  # Of an image.
 
 
 @pytest.fixture(scope="module")
@@ -187,3 +187,56 @@ def test_small_files_that_are_large_images_are_refused_together(open_ai):
     with pytest.raises(openai.BadRequestError, match=r"content\[4\].*268435456 pixels"):
         open_ai.with_options(timeout=600).chat.completions.create(
             model="any", max_tokens=1, messages=[{"role": "user", "content": [largest] * 5}])
+
+
+PROMPT = {"prompt_string": "user: Look: <__media__> what?\nassistant:", "multimodal_data": [PICTURE]}
+
+
+@pytest.mark.parametrize("path", ["/completion", "/completions", "/v1/completions"])
+def test_prompts_with_images_as_llama_cpps_server_takes_them(url, open_ai, path):
+    """The same prompt as a chat's, alone and among others."""
+    parts = [{"type": "text", "text": "Look: "}, {"type": "image_url", "image_url": {"url": URL}}, {"type": "text", "text": " what?"}]
+    chat = open_ai.chat.completions.create(model="any", messages=[{"role": "user", "content": parts}], max_tokens=8, temperature=0)
+    address = urllib.parse.urlsplit(url)
+    where = (address.hostname, address.port)
+
+    def complete(prompt):
+        answer, body = post(where, path, {"prompt": prompt, "max_tokens": 8, "temperature": 0, "cache_prompt": False})
+        assert answer.status == 200, body
+        found = json.loads(body)
+        if isinstance(found, list) or "choices" not in found:
+            return [one["content"] for one in (found if isinstance(found, list) else [found])]
+        if not isinstance(prompt, list):
+            assert found["usage"]["prompt_tokens"] == chat.usage.prompt_tokens
+        return [one["text"] for one in found["choices"]]
+
+    expected = chat.choices[0].message.content
+    assert complete(PROMPT) == [expected]
+    other = {**PROMPT, "multimodal_data": [OTHER]}
+    many = complete([PROMPT, "user: Look", other, PROMPT])
+    assert [many[0], many[3]] == [expected] * 2 and many[2] == complete(other)[0]
+
+
+@pytest.mark.parametrize("prompt, says", [
+    ({**PROMPT, "multimodal_data": [PICTURE, PICTURE]}, "1 markers <__media__>, but 'prompt.multimodal_data' has 2 files"),
+    ({**PROMPT, "multimodal_data": []}, None),
+    ({**PROMPT, "prompt_string": "none"}, "0 markers"),
+    ({**PROMPT, "multimodal_data": ["****"]}, "not valid base64"),
+    ({**PROMPT, "multimodal_data": [PICTURE[:-400]]}, "cannot be read"),
+    ({**PROMPT, "multimodal_data": [5]}, "must be a base64 string"),
+    ({**PROMPT, "multimodal_data": "abc"}, "must be an array"),
+    ({"prompt_string": [1, 2], "multimodal_data": [PICTURE]}, "needs a 'prompt_string'"),
+])
+def test_wrong_prompts_with_images(url, prompt, says):
+    address = urllib.parse.urlsplit(url)
+    answer, body = post((address.hostname, address.port), "/completion", {"prompt": prompt, "max_tokens": 2})
+    assert answer.status == (200 if says is None else 400), body
+    assert says is None or says in json.loads(body)["error"]["message"]
+
+
+def test_models_without_vision_name_the_way_out(start_server):
+    server = start_server("-m", str(DATA / "golden/llama/model.gguf"), "-c", "512")
+    answer, body = post(server.address, "/completion", {"prompt": PROMPT, "max_tokens": 2})
+    assert answer.status == 400 and b"--mmproj" in body
+    answer, body = post(server.address, "/v1/score", {"input": [PROMPT, PROMPT]})
+    assert answer.status == 400

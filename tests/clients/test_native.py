@@ -100,7 +100,7 @@ def test_errors_and_notes(address):
     answer, body = post(address, "/completion", {})
     assert answer.status == 400 and "prompt" in json.loads(body)["error"]["message"]
     answer, body = post(address, "/completion", {"prompt": "x", "image_data": [{"id": 1, "data": "x"}]})
-    assert answer.status == 400 and "/v1/chat/completions" in json.loads(body)["error"]["message"]
+    assert answer.status == 400 and "multimodal_data" in json.loads(body)["error"]["message"]
     answer, _ = post(address, "/completion", {"prompt": "x", "n_predict": 1, "post_sampling_probs": True, "min_keep": 2})
     assert answer.headers["X-Weft-Ignored"] == "min_keep, post_sampling_probs"
 
