@@ -34,6 +34,8 @@ shared ivec4 row_limits[kRows];  // Position, end, first position, hidden cells.
 const uint kScores = (kQueries + 1) / 2;
 const uint kUnits = (kValueDim + 3) / 4, kPasses = (kUnits + kAcross - 1) / kAcross, kTeams = kThreads / kAcross;
 const uint kMine = (kQueries + kTeams - 1) / kTeams, kSums = kMine * kPasses;
+// Many queries have enough to do with each value.
+const uint kAhead = kMine > 2u ? 1u : 8u;
 
 void load_queries(uint first_row, uint n_row, uint first_head) {
   const uint t = gl_LocalInvocationID.x;
@@ -100,9 +102,10 @@ void score(uint first_row, uint n_query, uint first_head, uint kv_head, int page
     barrier();
     for (uint quad = 0; quad < kQuads; ++quad) {
       const vec4 k = key_part[cell * (kQuads + 1u) + quad];
+      // Without a branch, so that the products of all queries overlap. Those past the end are not used.
       [[unroll]] for (uint i = 0; i < kScores; ++i) {
-        const uint q = 2u * i + side;
-        if (q < n_query) scores[i] = dot_on(queries[q * kParts * kQuads + part * kQuads + quad], k, scores[i]);
+        const uint q = min(2u * i + side, kQueries - 1u);
+        scores[i] = dot_on(queries[q * kParts * kQuads + part * kQuads + quad], k, scores[i]);
       }
     }
   }
@@ -190,20 +193,26 @@ void attend(uint first_row, uint n_row, uint kv_head, uint first_head, uint n_he
     score(first_row, n_query, first_head, kv_head, page, mask, base, divisor, offset);
     weigh(n_query);
     const uint team = t / kAcross;
+    const uint64_t v_page = address(2) + uint64_t(page) * kCells * param(9);
     for (uint pass = 0; pass < kPasses; ++pass) {
       const uint unit = t % kAcross + pass * kAcross;
       vec4 parts[kMine];
       [[unroll]] for (uint i = 0; i < kMine; ++i) parts[i] = vec4(0.0);
-      for (uint cell = 0; cell < kCells; ++cell) {
-        if (((cell < 32u ? mask.x >> cell : mask.y >> (cell - 32u)) & 1u) == 0u || unit >= kUnits) continue;
-        const vec4 v = load_values(address(2) + (uint64_t(page) * kCells + cell) * param(9), kv_head, unit);
-        [[unroll]] for (uint i = 0; i < kMine; ++i) {
-          const uint q = i * kTeams + team;
-          if (q >= n_query) continue;
-          const float w = weights[q * kCells + cell];
-          // Cells that a query does not see may have NaN.
-          if (w != 0.0) parts[i] = fma(vec4(w), v, parts[i]);
-        }
+      // The values of kAhead cells are loaded before the first of them is needed.
+      for (uint first = 0; first < kCells && unit < kUnits; first += kAhead) {
+        const uint bits = (first < 32u ? mask.x >> first : mask.y >> (first - 32u)) & ((1u << kAhead) - 1u);
+        if (bits == 0u) continue;
+        vec4 v[kAhead];
+        [[unroll]] for (uint j = 0; j < kAhead; ++j)
+          v[j] = load_values(v_page + uint64_t(first + j) * param(9), kv_head, unit);
+        [[unroll]] for (uint j = 0; j < kAhead; ++j)
+          [[unroll]] for (uint i = 0; i < kMine; ++i) {
+            const uint q = i * kTeams + team;
+            const bool sees = q < n_query && (bits >> j & 1u) != 0u;
+            const float w = sees ? weights[min(q, kQueries - 1u) * kCells + first + j] : 0.0;
+            // Cells that a query does not see may have NaN.
+            if (w != 0.0) parts[i] = fma(vec4(w), v[j], parts[i]);
+          }
       }
       [[unroll]] for (uint i = 0; i < kMine; ++i) {
         const uint q = i * kTeams + team;

@@ -8,6 +8,8 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer Words { uint
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float f[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Ints { int i[]; };
 layout(buffer_reference, std430, buffer_reference_align = 8) buffer Longs { uint64_t l[]; };
+// No shader writes the table. Compilers load its entries once, outside of loops, and into scalar registers.
+layout(buffer_reference, std430, buffer_reference_align = 8) readonly restrict buffer Addresses { uint64_t l[]; };
 
 // As struct Push in pipelines.h.
 layout(push_constant) uniform Push {
@@ -18,7 +20,7 @@ layout(push_constant) uniform Push {
   uint64_t grids;      // Of weights whose values lie in grids (grids.h).
 } push;
 
-uint64_t address(uint i) { return Longs(push.addresses).l[push.tensors[i]]; }
+uint64_t address(uint i) { return Addresses(push.addresses).l[push.tensors[i]]; }
 Floats floats(uint i) { return Floats(address(i)); }
 Ints ints(uint i) { return Ints(address(i)); }
 uint n_rows() { return Words(push.step).w[3]; }

@@ -1,5 +1,6 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
 // What attention.comp left of each page, merged in the order of pages. A workgroup takes a head of a row. Tensors: parts,
 // sequences, counts, sinks, out, codes. Params: heads, v_dim, extents of a sequence, whether there are sinks.
 #include "common.glsl"
@@ -10,6 +11,7 @@ layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kColumns = 1;  // A thread.
 layout(constant_id = 1) const uint kFloats = 1;   // Whether the result is written,
 layout(constant_id = 2) const uint kCodes = 0;    // ... and codes of it.
+const int kAhead = 4;
 shared float head_values[kColumns * 64u];
 
 void main() {
@@ -21,15 +23,24 @@ void main() {
     Softmax all = Softmax(kLowest, 0.0);
     float values[kColumns];
     for (uint c = 0; c < kColumns; ++c) values[c] = 0.0;
-    for (int e = 0; e < n_extents; ++e) {
-      Floats part = Floats(address(0) + (first + min(e, int(param(2)) - 1)) * (v_dim + 2u) * 4u);
-      const float top = part.f[0];
-      if (top == kLowest) continue;  // No cell of this page is seen.
-      const Softmax page = Softmax(top, part.f[1]);
-      const vec2 factors = merge_factors(all, top);
-      all = merged(all, page, factors);
-      for (uint c = 0; c < kColumns; ++c)
-        if (c * 64u + t < v_dim) values[c] = merged_value(values[c], part.f[2u + c * 64u + t], factors);
+    // The parts of kAhead pages are loaded before the first of them is needed.
+    for (int first_e = 0; first_e < n_extents; first_e += kAhead) {
+      float tops[kAhead], sums[kAhead], page_values[kAhead * kColumns];
+      [[unroll]] for (int j = 0; j < kAhead; ++j) {
+        const int e = min(first_e + j, min(n_extents, int(param(2))) - 1);
+        Floats part = Floats(address(0) + (first + e) * (v_dim + 2u) * 4u);
+        tops[j] = first_e + j < n_extents ? part.f[0] : kLowest;
+        sums[j] = part.f[1];
+        [[unroll]] for (uint c = 0; c < kColumns; ++c)
+          page_values[j * kColumns + c] = part.f[2u + min(c * 64u + t, v_dim - 1u)];
+      }
+      [[unroll]] for (int j = 0; j < kAhead; ++j) {
+        if (tops[j] == kLowest) continue;  // No cell of this page is seen.
+        const vec2 factors = merge_factors(all, tops[j]);
+        all = merged(all, Softmax(tops[j], sums[j]), factors);
+        [[unroll]] for (uint c = 0; c < kColumns; ++c)
+          values[c] = merged_value(values[c], page_values[j * kColumns + c], factors);
+      }
     }
     const bool has_sinks = param(3) != 0u;
     const float sum = whole_sum(all, has_sinks ? floats(3).f[head] : 0.0, has_sinks);
