@@ -1,8 +1,14 @@
 // Statistics of shaders from drivers' compilers. They are printed for people, and bench/gpu.py parses them.
-// Drivers that compile for a GPU without having one work, too:
+// Drivers that compile for a GPU without having one work, too (scripts/check_vulkan_statistics.py):
 //   test_backend_vulkan --gtest_also_run_disabled_tests --gtest_filter='*VulkanStatistics*'
+#include <algorithm>
 #include <cstdio>
+#include <set>
+#include <string>
 
+#include "engine/model_impl.h"
+#include "engine/test_support.h"
+#include "model/family.h"
 #include "vulkan_test_support.h"
 
 namespace weft {
@@ -38,12 +44,28 @@ TEST(VulkanStatistics, AreReportedOnRequest) {
 
 TEST(VulkanStatistics, DISABLED_ArePrinted) {
   if (vulkan::backend().list().empty()) GTEST_SKIP() << test::kNoVulkan;
-  constexpr DType kTypes[] = {DType::kF16, DType::kQ4_0, DType::kQ8_0, DType::kQ4_K, DType::kQ6_K};
-  for (const vulkan::ShaderStatistics& one : statistics_of(kTypes, true)) {
-    std::printf("shader %s:", one.shader.c_str());
-    for (std::size_t i = 0; i < one.numbers.size(); ++i)
-      std::printf("%s %s %.0f", i > 0 ? "," : "", one.numbers[i].first.c_str(), one.numbers[i].second);
-    std::printf("\n");
+  constexpr DType kTypes[] = {DType::kF16,  DType::kQ4_0, DType::kQ8_0,
+                              DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
+  const auto devices = test::vulkan_devices({.statistics = true});
+  std::set<std::string> shaders;
+  const auto print = [&](const Graph& graph) {
+    const auto supported = [&](const Node& node) { return devices.front()->supports(graph, node); };
+    if (!std::ranges::all_of(graph.nodes(), supported)) return;
+    for (const vulkan::ShaderStatistics& one : vulkan::shader_statistics(*devices.front(), graph)) {
+      if (!shaders.insert(one.shader).second) continue;
+      std::printf("shader %s:", one.shader.c_str());
+      for (std::size_t i = 0; i < one.numbers.size(); ++i)
+        std::printf("%s %s %.0f", i > 0 ? "," : "", one.numbers[i].first.c_str(), one.numbers[i].second);
+      std::printf("\n");
+    }
+  };
+  print(products_of(kTypes));
+  for (const char* family :
+       {"llama", "gemma3", "gemma3n", "qwen3moe", "gpt-oss", "deepseek2-lite", "mamba2", "rwkv7", "qwen35"}) {
+    const auto model = test::golden(family);
+    print(model::build_graph(model->impl().file, model->impl().description,
+                             {.n_ubatch = 64, .n_outputs = 4, .n_cells = 4096, .n_extents = 64})
+              .graph);
   }
 }
 
