@@ -77,13 +77,8 @@ class CudaPlan final : public DevicePlan {
       throw;
     }
     running_ = true;
-    // The GPU works now. A kind of step that comes again gets a graph.
-    if (known == graphs_.end()) {
-      if (graphs_.size() == kMaxGraphs) graphs_.erase(graphs_.begin());
-      graphs_.push_back({launches, nullptr});
-    } else if (known->graph == nullptr) {
-      known->graph = runtime_->make_graph(known->launches);
-    }
+    // The GPU works now.
+    remember(launches, known);
   }
 
   void wait() override {
@@ -118,6 +113,21 @@ class CudaPlan final : public DevicePlan {
     std::unique_ptr<LaunchGraph> graph;
   };
   using Graphs = std::vector<Known>;
+
+  /// A kind of step that comes again gets a graph. Without memory for one its launches are started one by
+  /// one.
+  void remember(const std::vector<GridLaunch>& launches, Graphs::iterator known) noexcept {
+    try {
+      if (known == graphs_.end()) {
+        if (graphs_.size() == kMaxGraphs) graphs_.erase(graphs_.begin());
+        graphs_.push_back({launches, nullptr});
+      } else if (known->graph == nullptr) {
+        known->graph = runtime_->make_graph(known->launches);
+      }
+    } catch (const std::exception&) {
+      // An error of the GPU itself comes again when the step is waited for.
+    }
+  }
 
   std::vector<GridLaunch> launches_of_step() const {
     std::vector<GridLaunch> launches;

@@ -289,21 +289,40 @@ struct AttentionTile {
     barrier();
   }
 
+  /// A column of V of kAhead cells. All are loaded before the first of them is needed.
+  template <uint kAhead>
+  WEFT_DEVICE void load_values(int page, uint first, uint column, float (&v)[kAhead]) const {
+    const Bytes cells =
+        c.at<const std::uint8_t>(2, (static_cast<std::uint64_t>(page) * kCells + first) * c.param(9));
+    const uint at = kv_head * v_dim + column;
+    if (v_type == kF16) {  // Without a branch for each load.
+      WEFT_UNROLL
+      for (uint j = 0; j < kAhead; ++j) v[j] = float_at(kF16, cells + j * c.param(9), at);
+      return;
+    }
+    WEFT_UNROLL
+    for (uint j = 0; j < kAhead; ++j) v[j] = cached_at(v_type, cells + j * c.param(9), at);
+  }
+
   /// A thread has a column of up to kMost queries, so that each element of V is read once for all of them.
   template <uint kMost>
   WEFT_DEVICE void add_values(int page, std::uint64_t mask, int e) const {
+    // Many queries have enough to do with each value.
+    constexpr uint kAhead = kMost == 1 ? 8 : kMost <= 4 ? 4 : 1;
     for (uint column = thread(); column < v_dim; column += kThreads) {
       float parts[kMost] = {};
-      for (uint cell = 0; cell < kCells; ++cell) {
-        if ((mask >> cell & 1u) == 0u) continue;
-        const Bytes values =
-            c.at<const std::uint8_t>(2, (static_cast<std::uint64_t>(page) * kCells + cell) * c.param(9));
-        const float v = cached_at(v_type, values, kv_head * v_dim + column);
+      for (uint first = 0; first < kCells; first += kAhead) {
+        const uint bits = static_cast<uint>(mask >> first) & ((1u << kAhead) - 1u);
+        if (bits == 0u) continue;
+        float v[kAhead];
+        load_values(page, first, column, v);
         WEFT_UNROLL
+        for (uint j = 0; j < kAhead; ++j) WEFT_UNROLL
         for (uint q = 0; q < kMost; ++q) {
-          const float w = q < n_query() ? weights[q * kCells + cell] : 0.0f;
+          const bool sees = q < n_query() && (bits >> j & 1u) != 0u;
+          const float w = sees ? weights[q * kCells + first + j] : 0.0f;
           // Cells that a query does not see may have NaN.
-          if (w != 0.0f) parts[q] = fmaf(w, v, parts[q]);
+          if (w != 0.0f) parts[q] = fmaf(w, v[j], parts[q]);
         }
       }
       WEFT_UNROLL

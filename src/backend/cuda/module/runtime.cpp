@@ -27,32 +27,53 @@ std::string too_old(const cudaDeviceProp& gpu) {
          std::to_string(gpu.minor) + ", and weft needs " + std::to_string(kLeastCapability) + ".0 or later";
 }
 
+/// The GPU of this thread's calls, until the end of the scope: the program's own calls keep theirs.
+class OnGpu {
+ public:
+  explicit OnGpu(int gpu) {
+    check(cudaGetDevice(&before_), "asking for the GPU in use");
+    check(cudaSetDevice(gpu), "choosing a GPU");
+  }
+  ~OnGpu() { cudaSetDevice(before_); }
+  OnGpu(const OnGpu&) = delete;
+  OnGpu& operator=(const OnGpu&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
 class CudaEvent final : public Event {
  public:
   CudaEvent(int device, cudaStream_t stream) : device_(device), stream_(stream) {
-    check(cudaSetDevice(device_), "choosing a GPU");
-    check(cudaEventCreate(&event_), "making an event");
+    const OnGpu on(device_);
+    check(cudaEventCreateWithFlags(&event_, cudaEventBlockingSync), "making an event");
   }
   ~CudaEvent() override { cudaEventDestroy(event_); }
   void record() override {
-    check(cudaSetDevice(device_), "choosing a GPU");
+    const OnGpu on(device_);
     check(cudaEventRecord(event_, stream_), "ending a step");
   }
   bool wait_for(std::chrono::nanoseconds timeout) override {
-    check(cudaSetDevice(device_), "choosing a GPU");
+    const OnGpu on(device_);
     if (timeout == std::chrono::nanoseconds::max()) {
       check(cudaEventSynchronize(event_), "waiting for a step");
       return true;
     }
-    const auto end = std::chrono::steady_clock::now() + timeout;
+    // Short steps end while the thread looks again and again. It sleeps between its looks at long ones.
+    constexpr std::chrono::microseconds kBusy{100}, kSleep{20};
+    const auto begin = std::chrono::steady_clock::now();
     for (;;) {
       const cudaError_t state = cudaEventQuery(event_);
       if (state != cudaErrorNotReady) {
         check(state, "waiting for a step");
         return true;
       }
-      if (std::chrono::steady_clock::now() >= end) return false;
-      std::this_thread::yield();
+      const auto waited = std::chrono::steady_clock::now() - begin;
+      if (waited >= timeout) return false;
+      if (waited >= kBusy)
+        std::this_thread::sleep_for(kSleep);
+      else
+        std::this_thread::yield();
     }
   }
   double seconds_since(const Event& earlier) const override {
@@ -81,7 +102,7 @@ struct CudaGraph final : LaunchGraph {
 class CudaRuntime final : public Runtime {
  public:
   explicit CudaRuntime(int device) : device_(device) {
-    use();
+    const OnGpu on(device_);
     cudaDeviceProp found = {};
     check(cudaGetDeviceProperties(&found, device), "reading a GPU's properties");
     if (found.major < kLeastCapability) throw Error(ErrorCode::kDevice, too_old(found));
@@ -95,7 +116,7 @@ class CudaRuntime final : public Runtime {
     check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "making a stream");
   }
   ~CudaRuntime() override {
-    wait_idle();
+    cudaStreamSynchronize(stream_);
     cudaStreamDestroy(stream_);
     cudaStreamDestroy(copies_);
   }
@@ -104,13 +125,13 @@ class CudaRuntime final : public Runtime {
 
   const GpuProperties& properties() const override { return properties_; }
   std::uint64_t memory_free() const override {
-    use();
+    const OnGpu on(device_);
     std::size_t free = 0, total = 0;
     check(cudaMemGetInfo(&free, &total), "asking for free memory");
     return free;
   }
   std::uint64_t allocate(Place place, std::size_t bytes) override {
-    use();
+    const OnGpu on(device_);
     void* memory = nullptr;
     const std::size_t n = bytes > 0 ? bytes : 1;
     if (place == Place::kDevice) {
@@ -121,46 +142,46 @@ class CudaRuntime final : public Runtime {
     return reinterpret_cast<std::uint64_t>(memory);
   }
   void free(Place place, std::uint64_t address) noexcept override {
-    cudaSetDevice(device_);
+    // Addresses say which GPU they are of.
     void* const memory = reinterpret_cast<void*>(address);
     place == Place::kDevice ? cudaFree(memory) : cudaFreeHost(memory);
   }
   void write(std::uint64_t to, std::span<const std::byte> bytes) override {
-    use();
+    const OnGpu on(device_);
     check(cudaMemcpyAsync(reinterpret_cast<void*>(to), bytes.data(), bytes.size(), cudaMemcpyHostToDevice,
                           copies_),
           "copying to the GPU");
     check(cudaStreamSynchronize(copies_), "copying to the GPU");
   }
   void read(std::uint64_t from, std::span<std::byte> bytes) override {
-    use();
+    const OnGpu on(device_);
     check(cudaMemcpyAsync(bytes.data(), reinterpret_cast<const void*>(from), bytes.size(),
                           cudaMemcpyDeviceToHost, copies_),
           "copying from the GPU");
     check(cudaStreamSynchronize(copies_), "copying from the GPU");
   }
   void clear(std::uint64_t at, std::size_t bytes) override {
-    use();
+    const OnGpu on(device_);
     check(cudaMemsetAsync(reinterpret_cast<void*>(at), 0, bytes, copies_), "clearing memory");
     check(cudaStreamSynchronize(copies_), "clearing memory");
   }
   void copy_in_order(std::uint64_t to, std::span<const std::byte> bytes) override {
-    use();
+    const OnGpu on(device_);
     check(cudaMemcpyAsync(reinterpret_cast<void*>(to), bytes.data(), bytes.size(), cudaMemcpyHostToDevice,
                           stream_),
           "beginning a step");
   }
   void launch(const GridLaunch& one) override {
-    use();
+    const OnGpu on(device_);
     add(one, stream_);
   }
   void launch(const LaunchGraph& graph) override {
-    use();
+    const OnGpu on(device_);
     check(cudaGraphLaunch(dynamic_cast<const CudaGraph&>(graph).graph, stream_), "starting a step");
   }
   /// By a stream of its own, so that it can be made while a step runs.
   std::unique_ptr<LaunchGraph> make_graph(std::span<const GridLaunch> launches) override {
-    use();
+    const OnGpu on(device_);
     cudaGraph_t recorded = nullptr;
     cudaStream_t recorder = nullptr;
     auto graph = std::make_unique<CudaGraph>();
@@ -181,10 +202,7 @@ class CudaRuntime final : public Runtime {
     return graph;
   }
   std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(device_, stream_); }
-  void wait_idle() noexcept override {
-    cudaSetDevice(device_);
-    cudaStreamSynchronize(stream_);
-  }
+  void wait_idle() noexcept override { cudaStreamSynchronize(stream_); }
 
  private:
   static void add(const GridLaunch& one, cudaStream_t stream) {
@@ -192,8 +210,6 @@ class CudaRuntime final : public Runtime {
     check(launch_kernel(one.launch->kernel, arguments_of(*one.launch), grid, stream),
           gpu::name(one.launch->kernel));
   }
-  void use() const { check(cudaSetDevice(device_), "choosing a GPU"); }
-
   int device_;
   GpuProperties properties_;
   cudaStream_t stream_ = nullptr;
