@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -83,7 +85,32 @@ void end_request(const Job& job, int status, std::string error = {}) {
   });
 }
 
-void stream_transcript(Job& job, const Transcriber& transcriber, const Audio& sound, TranscriptOrder order) {
+/// Counts a transcription at its end: an error, unless it was completed or the client has gone.
+class Counted {
+ public:
+  explicit Counted(const Job& job) : exchange_(job.exchange), model_(job.model) {}
+  ~Counted() {
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin_;
+    model_->count([&](TranscriptionStats& stats) {
+      ++(audio_seconds_ ? stats.n_completed : exchange_->closed() ? stats.n_cancelled : stats.n_errors);
+      stats.audio_seconds += audio_seconds_.value_or(0.0);
+      stats.seconds += seconds.count();
+    });
+  }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+  void complete(const Transcript& transcript) { audio_seconds_ = transcript.duration; }
+
+ private:
+  const std::shared_ptr<Exchange> exchange_;
+  const std::shared_ptr<ServedModel> model_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::optional<double> audio_seconds_;
+};
+
+void stream_transcript(Job& job, const Transcriber& transcriber, const Audio& sound, TranscriptOrder order,
+                       Counted& counted) {
   job.exchange->begin(200, kEventStream, stream_headers(job.headers()));
   bool is_first = true;
   const auto write = [&](const Json& event) {
@@ -107,6 +134,7 @@ void stream_transcript(Job& job, const Transcriber& transcriber, const Audio& so
   };
   try {
     const Transcript transcript = transcriber.transcribe(sound, order.params);
+    counted.complete(transcript);
     Json last = verbose_json(transcript, order.params.translate, false, false);
     write({{"type", "transcript.text.done"}, {"text", last["text"]}, {"usage", last["usage"]}});
     job.exchange->end();
@@ -126,6 +154,7 @@ void transcribe_audio(Job& job, bool translate) {
   if (transcriber == nullptr)
     throw bad_request("model", fmt::format("the model '{}' is no Whisper model and cannot transcribe audio",
                                            job.model->spec.name));
+  Counted counted(job);
   TranscriptOrder order = read_order(job, translate);
   try {
     transcriber->check(order.params);
@@ -138,8 +167,9 @@ void transcribe_audio(Job& job, bool translate) {
   };
   const Audio sound = audio_of(job, order.params.goes_on);
   job.file.reset();
-  if (order.stream) return stream_transcript(job, *transcriber, sound, std::move(order));
+  if (order.stream) return stream_transcript(job, *transcriber, sound, std::move(order), counted);
   const Transcript transcript = transcriber->transcribe(sound, order.params);
+  counted.complete(transcript);
   const bool is_json =
       order.format == TranscriptFormat::kJson || order.format == TranscriptFormat::kVerboseJson;
   job.exchange->send(

@@ -175,6 +175,16 @@ void ServedModel::count_use(int n) {
   if (n_uses_ == 0) no_uses_.notify_all();
 }
 
+void ServedModel::count(const std::function<void(TranscriptionStats&)>& change) {
+  const std::lock_guard lock(uses_mutex_);
+  change(transcriptions_);
+}
+
+TranscriptionStats ServedModel::transcriptions() const {
+  const std::lock_guard lock(uses_mutex_);
+  return transcriptions_;
+}
+
 void ServedModel::renew(const std::function<bool(float)>& progress) {
   const auto again = [&](auto make) {
     while (true) {

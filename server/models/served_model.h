@@ -114,6 +114,13 @@ std::int64_t seconds_of(const std::filesystem::path& path);
 /// Why the chat template of the model's file cannot be used, in brackets; empty: it can, or there is none.
 std::string why_no_template(const Model& model);
 
+/// The transcriptions of a model that have ended.
+struct TranscriptionStats {
+  std::int64_t n_completed = 0, n_cancelled = 0, n_errors = 0;
+  double audio_seconds = 0.0;  ///< The length of the audio of completed ones.
+  double seconds = 0.0;        ///< The time that all of them took, without the queue.
+};
+
 /// All members may be used from any thread.
 class ServedModel {
  public:
@@ -169,6 +176,9 @@ class ServedModel {
    private:
     const std::shared_ptr<ServedModel> model_;
   };
+  /// Changes the counts of transcriptions.
+  void count(const std::function<void(TranscriptionStats&)>& change);
+  TranscriptionStats transcriptions() const;
   /// Whether transcriptions must end now.
   bool stopped() const { return stopped_; }
 
@@ -201,9 +211,10 @@ class ServedModel {
   std::shared_ptr<const BatcherSnapshot> snapshot_ = std::make_shared<BatcherSnapshot>();
   std::chrono::steady_clock::time_point snapshot_time_{};
   bool drawing_ = false;
-  std::mutex uses_mutex_;
+  mutable std::mutex uses_mutex_;
   std::condition_variable no_uses_;
   int n_uses_ = 0;
+  TranscriptionStats transcriptions_;
   std::atomic<bool> stopped_ = false;
 };
 

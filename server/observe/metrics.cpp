@@ -125,6 +125,17 @@ void add_model(Families& families, const std::string& model, const BatcherStats&
   families.histogram("step_seconds", "Of one step of the batch.", model, s.step);
 }
 
+void add_transcriber(Families& families, const std::string& model, const TranscriptionStats& s) {
+  for (const auto& [reason, n] : {std::pair("completed", s.n_completed),
+                                  std::pair("cancelled", s.n_cancelled), std::pair("error", s.n_errors)})
+    families.counter("transcriptions_total", "Transcriptions by how they ended.", model,
+                     static_cast<double>(n), {{"reason", reason}});
+  families.counter("transcription_audio_seconds_total", "Length of the audio that was transcribed.", model,
+                   s.audio_seconds);
+  families.counter("transcription_seconds_total", "Time of transcriptions, without the queue.", model,
+                   s.seconds);
+}
+
 /// The numbers that dashboards of llama.cpp's server read, as far as weft counts the same.
 void add_for_llama_cpp(Families& families, const std::string& model, const BatcherStats& s) {
   const auto count = [&](const char* name, const char* help, std::int64_t value) {
@@ -148,6 +159,8 @@ std::string metrics_text(const std::vector<ModelState>& models, const HttpCounts
   for (const ModelState& state : models) {
     families.gauge("model_loaded", "Whether the model is in memory.", state.name,
                    state.model != nullptr ? 1 : 0);
+    if (state.model != nullptr && state.model->transcriber != nullptr)
+      add_transcriber(families, state.name, state.model->transcriptions());
     if (state.model == nullptr || !state.model->service) continue;
     const BatcherStats stats = state.model->service->stats();
     add_model(families, state.name, stats);

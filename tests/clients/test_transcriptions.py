@@ -225,3 +225,14 @@ def test_chats_go_to_the_chat_model_after_a_whisper_model(start_server):
     assert post(server.address, "/v1/chat/completions", chat)[0].status == 200
     answer, body = send(server, [("file", wav(0.5), "a.wav")])
     assert answer.status == 200, body
+
+
+def test_metrics_count_transcriptions(start_server):
+    server = start_server("-m", DATA / "speech" / "model")
+    assert send(server, [("file", wav(0.5), "a.wav"), ("language", "en")])[0].status == 200
+    assert send(server, [("file", b"no audio", "a.wav")])[0].status == 400
+    lines = get(server.address, "/metrics")[1].decode().splitlines()
+    found = {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("weft:transcription")}
+    assert [found[f'weft:transcriptions_total{{model_name="model",reason="{reason}"}}'] for reason in ("completed", "cancelled", "error")] == [1, 0, 1]
+    assert found['weft:transcription_audio_seconds_total{model_name="model"}'] == 0.5
+    assert found['weft:transcription_seconds_total{model_name="model"}'] > 0
