@@ -184,9 +184,23 @@ class Transcription {
     const std::size_t first = to_size(tokens.data() - decoded.tokens.data());
     for (std::size_t i = 0; i < tokens.size(); ++i)
       if (tokens[i] < vocabulary_.end) probabilities_.push_back(decoded.probabilities[first + i]);
+    start = time(start, n);
+    end = time(end, n);
+    // Models also place text after the end of the audio. It gets the time that is left, or joins the segment
+    // that has it.
+    if (start >= end) {
+      start = time(0.0, n);
+      if (!result_.segments.empty()) start = std::max(start, result_.segments.back().end);
+    }
+    if (start >= end) {
+      TranscribedSegment& last = result_.segments.back();
+      last.text += text;
+      last.tokens.insert(last.tokens.end(), tokens.begin(), tokens.end());
+      return;
+    }
     result_.segments.push_back({.id = static_cast<int>(result_.segments.size()),
-                                .start = time(start, n),
-                                .end = time(end, n),
+                                .start = start,
+                                .end = end,
                                 .text = std::move(text),
                                 .tokens = {tokens.begin(), tokens.end()},
                                 .temperature = decoded.temperature,

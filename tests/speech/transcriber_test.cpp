@@ -81,7 +81,13 @@ TEST_F(Golden, SegmentsMatchTransformers) {
   params.max_tokens = 32;
   const Transcript transcript = transcriber_->transcribe(read_audio_file(speech_dir() / "sound.wav"), params);
   EXPECT_EQ(transcript.language, "de");
-  const nlohmann::json& segments = expected_["segments"];
+  nlohmann::json segments = expected_["segments"];
+  // transformers also has segments after the end of the audio. Here they are a part of the last one.
+  while (segments.back()["start"].get<double>() >= transcript.duration) {
+    const nlohmann::json after = segments.back();
+    segments.erase(segments.size() - 1);
+    for (const nlohmann::json& token : after["tokens"]) segments.back()["tokens"].push_back(token);
+  }
   ASSERT_EQ(transcript.segments.size(), segments.size());
   for (std::size_t i = 0; i < segments.size(); ++i) {
     auto tokens = segments[i]["tokens"].get<std::vector<Token>>();
@@ -194,16 +200,17 @@ TEST(Transcriber, ReadsQuantizedContainers) {
 }
 
 TEST(Transcriber, TimesAreWithinTheAudio) {
-  // Public reports: timestamps after the end of the audio, and a last segment that is cut off.
+  // Public reports: timestamps after the end of the audio, a last segment that is cut off, and segments
+  // without a length.
   const auto transcriber = load_tiny(DType::kF32);
-  for (const double seconds : {0.1, 0.35, 1.0, 1.05, 2.72}) {
+  for (const double seconds : {0.1, 0.15, 0.2, 0.35, 0.6, 1.0, 1.05, 1.3, 2.72}) {
     TranscribeParams params = plain();
     params.words = true;
     const Transcript transcript = transcriber->transcribe(tones(seconds), params);
     double last = 0.0;
     for (const TranscribedSegment& segment : transcript.segments) {
       EXPECT_LE(last, segment.start + 1e-9);
-      EXPECT_LT(segment.start, segment.end + 1e-9);
+      EXPECT_LT(segment.start + 1e-3, segment.end) << seconds;
       EXPECT_LE(segment.end, transcript.duration + 1e-9);
       last = segment.end;
       std::string text;
