@@ -106,10 +106,10 @@ TEST(CudaPlan, CancelledStepsMoveCellsAndTheNextOnesCompute) {
   }
 }
 
-/// An emulated GPU whose next launches can fail.
+/// An emulated GPU whose next launches can fail, and graphs.
 class FailingRuntime final : public cuda::Runtime {
  public:
-  bool fails = false;
+  bool fails = false, graphs_fail = false;
   int n_waits = 0;
 
   const cuda::GpuProperties& properties() const override { return inner_->properties(); }
@@ -131,6 +131,7 @@ class FailingRuntime final : public cuda::Runtime {
   void launch(const cuda::LaunchGraph& graph) override { inner_->launch(graph); }
   std::unique_ptr<cuda::Event> make_event() override { return inner_->make_event(); }
   std::unique_ptr<cuda::LaunchGraph> make_graph(std::span<const cuda::GridLaunch> launches) override {
+    if (graphs_fail) throw Error(ErrorCode::kOutOfMemory, "no");
     return inner_->make_graph(launches);
   }
   void wait_idle() noexcept override { ++n_waits; }
@@ -162,9 +163,14 @@ TEST(CudaPlan, AStepThatFailsToStartLeavesNothingRunning) {
   plan->wait();
   EXPECT_GT(runtime->n_waits, n_waits);
   runtime->fails = false;
-  plan->submit({}, bindings, {});
-  plan->wait();
-  EXPECT_EQ(reinterpret_cast<const float*>(ys->host().data())[1], 3.0f);
+  // Steps whose graph cannot be made compute, too.
+  for (const bool graphs_fail : {true, true, true, false, false}) {
+    runtime->graphs_fail = graphs_fail;
+    reinterpret_cast<float*>(ys->host().data())[1] = 7.0f;
+    plan->submit({}, bindings, {});
+    plan->wait();
+    EXPECT_EQ(reinterpret_cast<const float*>(ys->host().data())[1], 3.0f);
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "backend/gpu/grids.h"
 #include "backend/gpu/step_table.h"
 #include "base/check.h"
+#include "weft/error.h"
 
 namespace weft::cuda {
 namespace {

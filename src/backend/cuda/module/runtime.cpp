@@ -14,6 +14,7 @@ namespace {
 
 void check(int result, const char* what) {
   if (result == cudaSuccess) return;
+  cudaGetLastError();  // Else the next launch of a kernel reports this error again.
   const auto error = static_cast<cudaError_t>(result);
   const bool memory = error == cudaErrorMemoryAllocation;
   throw Error(memory ? ErrorCode::kOutOfMemory : ErrorCode::kDevice,
