@@ -80,10 +80,13 @@ void submit(Job& job, std::vector<std::vector<Token>> prompts, RequestParams par
                         .writer = std::move(writer),
                         .headers = job.headers()};
   if (slot >= 0 && job.sessions->enabled() && parts.prompts.size() == 1 && parts.params.n == 1) {
+    std::vector<int> snapshots = parts.params.snapshot_at;
+    snapshots.push_back(static_cast<int>(parts.prompts.front().size()));
+    if (!job.model->keeps_snapshots) snapshots.clear();
     parts.keep_text = [sessions = job.sessions, owner = job.owner, name = job.model->spec.name, slot,
-                       adapters = parts.params.adapters.value_or(std::vector<AdapterUse>())](
-                          std::vector<Token> text) mutable {
-      sessions->remember(owner, name, slot, {std::move(text), std::move(adapters)});
+                       adapters = parts.params.adapters.value_or(std::vector<AdapterUse>()),
+                       snapshots = std::move(snapshots)](std::vector<Token> text) mutable {
+      sessions->remember(owner, name, slot, {std::move(text), std::move(adapters), std::move(snapshots)});
     };
   }
   job.check_wanted();

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -16,6 +17,7 @@
 #include "base/descriptor.h"
 #include "base/to_size.h"
 #include "weft/error.h"
+#include "weft/prefix_state.h"
 
 namespace weft::server {
 namespace {
@@ -120,6 +122,66 @@ std::vector<std::byte> read_file(int folder, const std::string& name) {
   return bytes;
 }
 
+/// A file is one saved prefix. Or it begins with this head and the sizes (u64) of `n` prefixes, and they
+/// follow: the sequence, then its snapshots. Each prefix has its own checksum.
+struct Head {
+  std::array<char, 8> magic = {'w', 'e', 'f', 't', 's', 'l', 'o', 't'};
+  std::uint32_t version = 1;
+  std::uint32_t n = 0;
+};
+constexpr std::size_t kMostSnapshots = 8;
+
+using Bytes = std::vector<std::byte>;
+
+void append(Bytes& to, std::span<const std::byte> bytes) { to.insert(to.end(), bytes.begin(), bytes.end()); }
+
+Bytes joined(std::vector<Bytes> prefixes) {
+  if (prefixes.size() == 1) return std::move(prefixes.front());
+  Bytes file;
+  const Head head{.n = static_cast<std::uint32_t>(prefixes.size())};
+  append(file, std::as_bytes(std::span(&head, 1)));
+  for (const Bytes& prefix : prefixes) {
+    const std::uint64_t size = prefix.size();
+    append(file, std::as_bytes(std::span(&size, 1)));
+  }
+  for (const Bytes& prefix : prefixes) append(file, prefix);
+  return file;
+}
+
+/// The prefixes of a file, which are checked. Snapshots are prefixes of the first one.
+std::vector<std::span<const std::byte>> split(std::span<const std::byte> file) {
+  Head head;
+  if (file.size() < sizeof(Head) || std::memcmp(file.data(), head.magic.data(), head.magic.size()) != 0)
+    return {file};
+  const auto damaged = [] {
+    return Error(ErrorCode::kInvalidFile, "the file is damaged; nothing was restored");
+  };
+  std::memcpy(&head, file.data(), sizeof(Head));
+  if (head.version != Head().version)
+    throw Error(ErrorCode::kInvalidFile, fmt::format("the file has version {}, this weft reads version {}",
+                                                     head.version, Head().version));
+  if (head.n < 1 || head.n > 1 + kMostSnapshots ||
+      file.size() < sizeof(Head) + head.n * sizeof(std::uint64_t))
+    throw damaged();
+  std::vector<std::span<const std::byte>> prefixes;
+  std::span<const std::byte> rest = file.subspan(sizeof(Head) + head.n * sizeof(std::uint64_t));
+  for (std::size_t i = 0; i < head.n; ++i) {
+    std::uint64_t size = 0;
+    std::memcpy(&size, file.data() + sizeof(Head) + i * sizeof(size), sizeof(size));
+    if (size > rest.size()) throw damaged();
+    prefixes.push_back(rest.first(to_size(size)));
+    rest = rest.subspan(to_size(size));
+  }
+  if (!rest.empty()) throw damaged();
+  const std::vector<Token> text = read_prefix_state(prefixes.front()).tokens;
+  for (const auto& prefix : std::span(prefixes).subspan(1)) {
+    const std::vector<Token> snapshot = read_prefix_state(prefix).tokens;
+    if (snapshot.size() > text.size() || !std::equal(snapshot.begin(), snapshot.end(), text.begin()))
+      throw damaged();
+  }
+  return prefixes;
+}
+
 }  // namespace
 
 Sessions::Sessions(const std::filesystem::path& folder) {
@@ -150,29 +212,45 @@ Sessions::Text Sessions::text_of(const std::string& owner, const std::string& mo
 
 void Sessions::save(Job& job, int slot, const std::string& name) {
   const Text text = text_of(job.owner, job.model->spec.name, slot);
-  const SavedPrefix saved = job.model->service->save_prefix(text.tokens, text.adapters);
+  SavedPrefix saved = job.model->service->save_prefix(text.tokens, text.adapters);
   if (saved.n_tokens == 0)
     throw ApiError(
         409, "invalid_request_error", "not_cached", "id_slot",
         fmt::format("the sequence of slot {} is no longer in the cache; send its request again", slot));
-  write_file(folder_, file_of(job.owner, name), saved.state);
-  job.send({{"id_slot", slot},
-            {"filename", name},
-            {"n_saved", saved.n_tokens},
-            {"n_written", saved.state.size()}});
+  std::vector<Bytes> prefixes;
+  prefixes.push_back(std::move(saved.state));
+  for (const int length : text.snapshots) {
+    if (length >= saved.n_tokens || prefixes.size() > kMostSnapshots) continue;
+    SavedPrefix snapshot =
+        job.model->service->save_prefix(std::span(text.tokens).first(to_size(length)), text.adapters);
+    if (snapshot.n_tokens == length) prefixes.push_back(std::move(snapshot.state));
+  }
+  const Bytes file = joined(std::move(prefixes));
+  write_file(folder_, file_of(job.owner, name), file);
+  job.send({{"id_slot", slot}, {"filename", name}, {"n_saved", saved.n_tokens}, {"n_written", file.size()}});
 }
 
 void Sessions::restore(Job& job, int slot, const std::string& name) {
   const std::vector<std::byte> bytes = read_file(folder_, file_of(job.owner, name));
   RestoredPrefix text;
+  std::vector<int> snapshots;
   try {
-    text = job.model->service->restore_prefix(bytes);
+    const std::vector<std::span<const std::byte>> prefixes = split(bytes);
+    for (const auto& prefix : std::span(prefixes).subspan(1)) {
+      try {
+        snapshots.push_back(static_cast<int>(job.model->service->restore_prefix(prefix).tokens.size()));
+      } catch (const Error& error) {  // The sequence is of use without them.
+        if (error.code() != ErrorCode::kOverloaded) throw;
+      }
+    }
+    text = job.model->service->restore_prefix(prefixes.front());
   } catch (const Error& error) {  // The client's file is at fault, not the server.
     if (error.code() != ErrorCode::kInvalidFile) throw;
     throw bad_request("filename", fmt::format("'{}': {}", name, error.what()));
   }
   const std::size_t n = text.tokens.size();
-  remember(job.owner, job.model->spec.name, slot, {std::move(text.tokens), std::move(text.adapters)});
+  remember(job.owner, job.model->spec.name, slot,
+           {std::move(text.tokens), std::move(text.adapters), std::move(snapshots)});
   job.send({{"id_slot", slot}, {"filename", name}, {"n_restored", n}, {"n_read", bytes.size()}});
 }
 

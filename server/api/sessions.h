@@ -25,6 +25,8 @@ class Sessions {
   struct Text {
     std::vector<Token> tokens;
     std::vector<AdapterUse> adapters;
+    /// The lengths of prefixes at which the model may have left snapshots (BatcherParams::n_snapshots).
+    std::vector<int> snapshots = {};
   };
 
   bool enabled() const { return folder_ >= 0; }

@@ -150,3 +150,27 @@ def test_an_idle_server_sleeps_and_wakes(start_server):
     assert post(mine.address, "/v1/embeddings", {"input": "x"})[0].status == 200
     wait_until("it sleeps again", lambda: json.loads(get(mine.address, "/props")[1])["is_sleeping"])
     assert mine.stop() == 0
+
+
+def test_a_restored_slot_has_the_snapshot_of_its_prompt(start_server, tmp_path):
+    """A recurrent model continues from a snapshot, so a slot's file has it too."""
+    options = ("-m", ENCODERS.parent / "golden/mamba/model.gguf", "-c", "2048", "--slot-save-path", tmp_path, "-np", "2")
+    prompt = "A text begins here, and goes on for a good while. " * 6
+
+    def longer(server):
+        answer = complete(server.address, prompt=prompt + "More", return_tokens=True)
+        return answer["tokens"], answer["timings"]["cache_n"], answer["timings"]["prompt_n"]
+
+    first = start_server(*options)
+    complete(first.address, prompt=prompt, id_slot=1)
+    answer, _ = post(first.address, "/slots/1?action=save", {"filename": "slot"})
+    assert answer.status == 200
+    expected = longer(first)
+    assert expected[1] > 64
+    second = start_server(*options)
+    assert post(second.address, "/slots/1?action=restore", {"filename": "slot"})[0].status == 200
+    assert longer(second) == expected
+    saved = (tmp_path / "slot").read_bytes()
+    for damaged in (saved[:-1], saved[:20], saved[:12] + b"\xff" + saved[13:], saved[:-9] + b"\0\1\2" + saved[-6:]):
+        (tmp_path / "damaged").write_bytes(damaged)
+        assert post(second.address, "/slots/1?action=restore", {"filename": "damaged"})[0].status == 400
