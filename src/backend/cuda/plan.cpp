@@ -83,11 +83,18 @@ class CudaPlan final : public DevicePlan {
   }
 
   void wait() override {
-    if (!std::exchange(running_, false)) return;
-    while (
-        !end_->wait_for(table_.is_cut() || cancelled_ == nullptr ? std::chrono::nanoseconds::max() : kLook))
-      if (!table_.is_cut() && is_cancelled(cancelled_)) cut();
-    kernel_seconds_ += end_->seconds_since(*begin_);
+    if (!running_) return;
+    try {
+      while (
+          !end_->wait_for(table_.is_cut() || cancelled_ == nullptr ? std::chrono::nanoseconds::max() : kLook))
+        if (!table_.is_cut() && is_cancelled(cancelled_)) cut();
+      kernel_seconds_ += end_->seconds_since(*begin_);
+    } catch (...) {
+      runtime_->wait_idle();  // The step may still run.
+      running_ = false;
+      throw;
+    }
+    running_ = false;
   }
 
   PlanMemory memory() const override { return table_.memory(shares_workspace_); }
