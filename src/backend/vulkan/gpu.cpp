@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "backend/vulkan/cooperative.h"
@@ -40,14 +41,25 @@ std::string code_name(VkResult result) {
   }
 }
 
+/// One that draws nothing, if there is one: a desktop's windows are drawn while steps run.
 int compute_queue_family(VkPhysicalDevice physical) {
   std::uint32_t n = 0;
   vkGetPhysicalDeviceQueueFamilyProperties(physical, &n, nullptr);
   std::vector<VkQueueFamilyProperties> families(n);
   vkGetPhysicalDeviceQueueFamilyProperties(physical, &n, families.data());
-  for (std::uint32_t i = 0; i < n; ++i)
-    if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0) return static_cast<int>(i);
-  return -1;
+  int found = -1;
+  for (std::uint32_t i = 0; i < n; ++i) {
+    if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) == 0) continue;
+    if ((families[i].queueFlags & VK_QUEUE_GRAPHICS_BIT) == 0) return static_cast<int>(i);
+    if (found < 0) found = static_cast<int>(i);
+  }
+  return found;
+}
+
+bool has_name(std::span<const VkExtensionProperties> extensions, const char* name) {
+  return std::any_of(extensions.begin(), extensions.end(), [&](const VkExtensionProperties& extension) {
+    return std::strcmp(extension.extensionName, name) == 0;
+  });
 }
 
 bool has_extension(VkPhysicalDevice physical, const char* name) {
@@ -55,10 +67,24 @@ bool has_extension(VkPhysicalDevice physical, const char* name) {
   vkEnumerateDeviceExtensionProperties(physical, nullptr, &n, nullptr);
   std::vector<VkExtensionProperties> extensions(n);
   vkEnumerateDeviceExtensionProperties(physical, nullptr, &n, extensions.data());
-  return std::any_of(extensions.begin(), extensions.end(), [&](const VkExtensionProperties& extension) {
-    return std::strcmp(extension.extensionName, name) == 0;
-  });
+  return has_name(extensions, name);
 }
+
+/// Whether the GPU itself multiplies four bytes at a time. Where a driver makes several instructions of it,
+/// products of floats are faster. Drivers that compute on the CPU are for tests, which use it.
+bool has_fast_dots(VkPhysicalDevice physical) {
+  VkPhysicalDeviceShaderIntegerDotProductPropertiesKHR dots = {
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES_KHR};
+  VkPhysicalDeviceProperties2 properties = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &dots};
+  vkGetPhysicalDeviceProperties2(physical, &properties);
+  return dots.integerDotProduct4x8BitPackedSignedAccelerated == VK_TRUE ||
+         properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+}
+
+// Of Vulkan on other APIs (MoltenVK), which loaders list on request only.
+constexpr const char* kPortabilityEnumeration = "VK_KHR_portability_enumeration";
+constexpr const char* kPortabilitySubset = "VK_KHR_portability_subset";
+constexpr VkInstanceCreateFlags kListPortable = 1;  // VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR
 
 /// The products of signed bytes with exact sums that its subgroups make.
 std::vector<gpu::MatrixShape> matrix_shapes(VkInstance instance, VkPhysicalDevice physical) {
@@ -94,6 +120,15 @@ std::shared_ptr<Instance> Instance::make() {
   app.apiVersion = VK_API_VERSION_1_2;
   VkInstanceCreateInfo create = {VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO};
   create.pApplicationInfo = &app;
+  std::uint32_t n = 0;
+  vkEnumerateInstanceExtensionProperties(nullptr, &n, nullptr);
+  std::vector<VkExtensionProperties> extensions(n);
+  vkEnumerateInstanceExtensionProperties(nullptr, &n, extensions.data());
+  if (has_name(extensions, kPortabilityEnumeration)) {
+    create.enabledExtensionCount = 1;
+    create.ppEnabledExtensionNames = &kPortabilityEnumeration;
+    create.flags = kListPortable;
+  }
   VkInstance handle = VK_NULL_HANDLE;
   if (vkCreateInstance(&create, nullptr, &handle) != VK_SUCCESS) return nullptr;
   return std::shared_ptr<Instance>(new Instance(handle));
@@ -177,7 +212,8 @@ Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool sta
   }
   VkPhysicalDeviceFeatures2 has = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &has11};
   vkGetPhysicalDeviceFeatures2(physical, &has);
-  abilities_.byte_dots &= knows_dots && has_dots.shaderIntegerDotProduct == VK_TRUE;
+  abilities_.byte_dots &=
+      knows_dots && has_dots.shaderIntegerDotProduct == VK_TRUE && has_fast_dots(physical);
   // Reading values of threads that do not exist would not be an error.
   abilities_.shuffles &=
       knows_full && has_full.subgroupSizeControl == VK_TRUE && has_full.computeFullSubgroups == VK_TRUE;
@@ -235,6 +271,8 @@ Gpu::Gpu(std::shared_ptr<Instance> instance, VkPhysicalDevice physical, bool sta
   }
   memory_budget_ = has_extension(physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   if (memory_budget_) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  // Devices that have it must be opened with it.
+  if (has_extension(physical, kPortabilitySubset)) extensions.push_back(kPortabilitySubset);
   VkDeviceCreateInfo create = {VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features};
   create.queueCreateInfoCount = 1;
   create.pQueueCreateInfos = &queue;
