@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that each internal link of the Markdown pages leads to a file, and its fragment to a heading.
+"""Checks that each internal link of the Markdown pages leads to a file, and its fragment to a heading. Paths of sources in
+code, such as `src/base/pool.h`, must exist, too.
 
 --self-test plants wrong links and fails if one of them is not found.
 """
@@ -10,6 +11,9 @@ import sys
 from pages import ROOT, line_of, pages, parts
 
 LINK = re.compile(r"\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)|<(?:img|a)\b[^>]*?(?:src|href)=\"([^\"]+)\"")
+SOURCE_PATH = re.compile(r"`((?:bench|c|cli|cmake|fetch|include|labs|packaging|python|scripts|server|src|tests)/[\w./-]*\w)/?`")
+# History, with names of its time.
+HISTORY = ("CHANGELOG.md", "docs/changes.md", "labs/NOTES.md")
 # Written by `make docs`.
 GENERATED = ("docs/reference/",)
 
@@ -31,6 +35,10 @@ def anchors(text: str) -> set[str]:
 def problems(texts: dict[str, str]) -> list[str]:
     found = []
     for page, text in texts.items():
+        for match in SOURCE_PATH.finditer(parts(text)[0]):
+            path, is_pattern = match[1], re.search(r"NAME|TARGET|FAMILY|ARCH|KIND|OP\b", match[1])
+            if page not in HISTORY and not is_pattern and not (ROOT / path).exists():
+                found.append(f"{page}:{line_of(text, match.start())}: {path}: no such file")
         prose = re.sub(r"`[^`\n]*`", lambda code: " " * len(code[0]), parts(text)[0])
         for match in LINK.finditer(prose):
             target = match[1] or match[2]
@@ -53,7 +61,7 @@ def self_test() -> list[str]:
                           "```\n[in code](nowhere.md)\n```\nand `[code](nowhere.md)`\n"}
     missed = [f"right, but reported: {problem}" for problem in problems(texts)]
     for planted in ["[a](docs/nowhere.md)", "[a](#nowhere)", "![a](nowhere.svg)", "[a](README.md#nowhere)",
-                    '<img src="nowhere.png">']:
+                    '<img src="nowhere.png">', "`src/nowhere.cpp`"]:
         if len(problems({"README.md": texts["README.md"] + planted + "\n"})) != 1:
             missed.append(f"not found: {planted}")
     return missed
