@@ -256,16 +256,25 @@ Page<Batch> Batches::list(const ListQuery& query, const std::string& viewer) con
 
 std::optional<Batch> Batches::cancel(const std::string& viewer, const std::string& id) {
   if (!find(viewer, id)) return std::nullopt;
-  try {
-    change(id, [](Batch& batch) {
-      if (!is_open(batch)) return false;
-      batch.status = BatchStatus::kCancelling;
-      batch.cancelling_at = seconds_now();
-      return true;
-    });
-  } catch (const ApiError&) {  // It is cancelled, but not on the disk.
-    wake();
-    throw;
+  const auto begin = [now = seconds_now()](Batch& batch) {
+    if (!is_open(batch)) return false;
+    batch.status = BatchStatus::kCancelling;
+    batch.cancelling_at = now;
+    return true;
+  };
+  {
+    const std::lock_guard state_lock(state_mutex_);
+    std::optional<Batch> cancelled;
+    {
+      const std::lock_guard lock(mutex_);
+      if (const Batch* const found = records_.find(id); found != nullptr) cancelled = *found;
+    }
+    if (cancelled && begin(*cancelled)) {
+      // First on the disk: if that fails, the batch goes on, also in another process.
+      write_json(store_.path_of(id + std::string(kStateEnd)), batch_state(*cancelled));
+      const std::lock_guard lock(mutex_);
+      if (Batch* const found = records_.find(id); found != nullptr) begin(*found);
+    }
   }
   wake();
   return find(viewer, id);
@@ -414,7 +423,8 @@ void Batches::save(Active& active, Result result) {
     add_result(active, result.index, result.answer);
   } catch (const ApiError& error) {
     if (error.status != 507) return end(result.id, BatchStatus::kFailed, one_error(error.code, error.what()));
-    if (pause(result.id, kFullDiskPause)) note_problem(result.id, error.what());
+    pause(result.id, kFullDiskPause);
+    if (full_.insert(result.id).second) note_problem(result.id, error.what());
     active.unsaved.push_back(std::move(result));
   }
 }
@@ -438,11 +448,11 @@ std::vector<std::string> Batches::ids_with_unsaved() const {
   return ids;
 }
 
-/// The batch gets no requests for this time. False if a pause has begun before.
-bool Batches::pause(const std::string& id, std::chrono::milliseconds time) {
+/// The batch gets no requests for this time.
+void Batches::pause(const std::string& id, std::chrono::milliseconds time) {
   {
     const std::lock_guard lock(mutex_);
-    if (!pausing_.insert(id).second) return false;
+    if (!pausing_.insert(id).second) return;
   }
   host_.after(time, [this, id] {
     {
@@ -451,13 +461,13 @@ bool Batches::pause(const std::string& id, std::chrono::milliseconds time) {
     }
     wake();
   });
-  return true;
 }
 
 void Batches::add_result(Active& active, std::size_t index, const HttpResponse& answer) {
   const bool completed = answer.status / 100 == 2;
   (completed ? active.output : active.errors)
       .append(result_line(active.given_out.at(index).custom_id, answer));
+  full_.erase(active.batch.id);
   active.given_out.erase(index);
   active.n_tries.erase(index);
   active.is_refused = false;
@@ -544,9 +554,11 @@ void Batches::end(const std::string& id, BatchStatus status, std::vector<BatchEr
     keep_results(id, status, errors);
   } catch (const ApiError& error) {
     // It is ended again after a pause, or by another process.
-    if (pause(id, kFullDiskPause)) note_problem(id, error.what());
+    pause(id, kFullDiskPause);
+    if (full_.insert(id).second) note_problem(id, error.what());
     return;
   }
+  full_.erase(id);
   try {
     change(id, [&](Batch& batch) {
       set_end(batch, batch.status == BatchStatus::kCancelling ? BatchStatus::kCancelled : status, errors);

@@ -94,7 +94,7 @@ class Batches {
   void save(Active& active, Result result);
   void save_again();
   std::vector<std::string> ids_with_unsaved() const;
-  bool pause(const std::string& id, std::chrono::milliseconds time);
+  void pause(const std::string& id, std::chrono::milliseconds time);
   void add_result(Active& active, std::size_t index, const HttpResponse& answer);
   std::size_t n_given_out() const;
   void give_out();
@@ -120,7 +120,8 @@ class Batches {
   bool stopping_ = false;
   bool yields_ = false;
   // The thread's own:
-  Actives active_;  ///< The one whose turn it is comes first.
+  Actives active_;              ///< The one whose turn it is comes first.
+  std::set<std::string> full_;  ///< Ids of batches that wait for the disk, which the log has.
   std::chrono::steady_clock::time_point last_sync_ = {};
   std::thread thread_;
 };

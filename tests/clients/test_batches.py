@@ -345,6 +345,10 @@ def test_a_batch_waits_while_the_disk_is_full(start_server):
     assert error.value.status_code == 507 and folder not in error.value.message
     batch = create(client, "".join(chat(str(i)) for i in range(300)))
     wait_until("the disk is not full", lambda: "cannot store this" in mine.text())
+    resource.prlimit(mine.process.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    with pytest.raises(openai.InternalServerError) as error:  # Nothing is cancelled that a restart would continue.
+        client.batches.cancel(batch.id)
+    assert error.value.status_code == 507
     waiting = client.batches.retrieve(batch.id)
     assert waiting.status == "in_progress" and 50 < waiting.request_counts.completed < 300
     resource.prlimit(mine.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
