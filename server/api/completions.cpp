@@ -360,7 +360,8 @@ Json native_settings(const Job& job, const CommonFields& common, const NativeSty
 }
 
 // Cuts the prompt as the client asks. Throws ApiError if the rest is too long.
-void fit(const Job& job, const CommonFields& common, Prompt& prompt) {
+void fit(Job& job, const CommonFields& common, Prompt& prompt) {
+  if (!prompt.parts.empty() && common.n_kept >= 0) job.ignored.add("truncate_prompt_tokens");
   if (prompt.parts.empty() && keep_end(prompt.tokens, common.n_kept, job.model->tokenizer()))
     prompt.text.clear();
   check_length(*job.model, prompt.tokens.size(), "prompt", common.params.n_predict != 0);

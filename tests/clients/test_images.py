@@ -212,6 +212,8 @@ def test_prompts_with_images_as_llama_cpps_server_takes_them(url, open_ai, path)
 
     expected = chat.choices[0].message.content
     assert complete(PROMPT) == [expected]
+    answer, _ = post(where, path, {"prompt": PROMPT, "max_tokens": 1, "truncate_prompt_tokens": 5})
+    assert answer.headers["X-Weft-Ignored"] == "truncate_prompt_tokens"
     other = {**PROMPT, "multimodal_data": [OTHER]}
     many = complete([PROMPT, "user: Look", other, PROMPT])
     assert [many[0], many[3]] == [expected] * 2 and many[2] == complete(other)[0]

@@ -132,10 +132,12 @@ void check_model(const StateOwner& owner, const Header& header) {
     return std::to_string(n_layers) + " layers of width " + std::to_string(n_embd) + ", " +
            std::to_string(n_vocab) + " tokens";
   };
-  throw Error(ErrorCode::kInvalidArgument,
-              "the state was saved with another model (" +
-                  sizes(header.n_layers, header.n_embd, header.n_vocab) + ") than this one (" +
-                  sizes(owner.n_layers, owner.n_embd, owner.n_vocab) + "); restore it with the same file");
+  const std::string theirs = sizes(header.n_layers, header.n_embd, header.n_vocab),
+                    ours = sizes(owner.n_layers, owner.n_embd, owner.n_vocab);
+  throw Error(ErrorCode::kInvalidArgument, "the state was saved with another model (" +
+                                               (theirs == ours ? "of the same size, with other weights)"
+                                                               : theirs + ") than this one (" + ours + ")") +
+                                               "; restore it with the same file");
 }
 
 std::string type_name(std::uint32_t id) {
