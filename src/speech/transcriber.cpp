@@ -186,7 +186,7 @@ class Transcription {
       if (tokens[i] < vocabulary_.end) probabilities_.push_back(decoded.probabilities[first + i]);
     start = time(start, n);
     end = time(end, n);
-    // Models also place text after the end of the audio. It gets the time that is left, or joins the segment
+    // Models also transcribe words after the end of the audio. It gets the time that is left, or joins the segment
     // that has it.
     if (start >= end) {
       start = time(0.0, n);

@@ -81,7 +81,7 @@ bool has_fast_dots(VkPhysicalDevice physical) {
          properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
 }
 
-// Of Vulkan on other APIs (MoltenVK), which loaders list on request only.
+// Loaders list drivers that translate Vulkan to another API (MoltenVK) on request only.
 constexpr const char* kPortabilityEnumeration = "VK_KHR_portability_enumeration";
 constexpr const char* kPortabilitySubset = "VK_KHR_portability_subset";
 constexpr VkInstanceCreateFlags kListPortable = 1;  // VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR
